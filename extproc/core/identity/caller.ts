@@ -1,0 +1,111 @@
+// Everything a request says about its sender, resolved once when its headers arrive: tenant,
+// estimate, and the hints of a trusted proxy. Nothing behind this module reads a control header
+// again. Refused values are collected, because a proxy that sends unreadable control values is a
+// fault an operator must see. A constraint on workers that cannot be read must not be dropped
+// silently: the request would go exactly where its sender said it must not.
+
+import type { WeirConfig } from "../model/config.js";
+import type { HeaderSource } from "../model/headers.js";
+import type { TenantKey } from "../model/ids.js";
+import { controlRule, type Control, type ControlRule } from "./control-headers.js";
+import { readEstimate, type Estimate, type EstimateRules } from "./estimate.js";
+import type { Evidence } from "./evidence.js";
+import { resolveTenant, type TenantRules, type TenantSource } from "./tenant.js";
+import {
+  readTrusted,
+  readTrustedList,
+  type HeaderReading,
+  type ListReading,
+  type RefusedValue,
+} from "./trusted-header.js";
+
+/** The configuration as the hot path reads it; built once at start. */
+export interface IdentityRules {
+  readonly tenant: TenantRules;
+  readonly estimate: EstimateRules;
+  readonly requestModel: ControlRule;
+  readonly partition: ControlRule;
+  readonly targetWorkerUrl: ControlRule;
+  readonly excludedWorkerUrls: ControlRule;
+}
+
+export interface Caller {
+  readonly tenant: TenantKey;
+  readonly source: TenantSource;
+  /** Model named by a trusted proxy, not yet canonical; it chooses a profile, never the route. */
+  readonly requestModel: HeaderReading;
+  readonly estimate: Estimate;
+  /** Partition named by a trusted proxy; it may be unknown. */
+  readonly partitionHint: string | undefined;
+  /** The only worker that may serve; it wins over exclusions. */
+  readonly targetWorkerUrl: string | undefined;
+  readonly excludedWorkerUrls: readonly string[];
+  /** A trusted target or exclusion was sent but cannot be read: no worker may be chosen. */
+  readonly workerConstraintRefused: boolean;
+  readonly refused: readonly RefusedValue[];
+}
+
+const NONE: readonly string[] = [];
+
+/** Looks every name and switch up once. */
+export function identityRules(
+  config: Pick<WeirConfig, "trust" | "headers" | "envoy" | "fair_share">,
+): IdentityRules {
+  const { trust, headers, envoy, fair_share } = config;
+  const rule = (control: Control): ControlRule => controlRule(control, trust, headers);
+  return {
+    tenant: {
+      header: rule("tenant_id"),
+      preferHeader: trust.tenant_id && trust.prefer_tenant_id,
+      metadataNames: envoy.identity_metadata.map(
+        ({ namespace, path }) => `${namespace}:${path.join(".")}`,
+      ),
+    },
+    estimate: {
+      header: rule("output_token_estimate"),
+      defaultTokens: fair_share.default_output_tokens,
+    },
+    requestModel: rule("request_model"),
+    partition: rule("admission_partition"),
+    targetWorkerUrl: rule("target_worker_url"),
+    excludedWorkerUrls: rule("excluded_worker_urls"),
+  };
+}
+
+/** Resolves the sender of one request from its headers and from what Envoy vouches for. */
+export function resolveCaller(
+  rules: IdentityRules,
+  headers: HeaderSource,
+  evidence: Evidence,
+): Caller {
+  const { peerIsProxy } = evidence;
+  const { tenant, source, refused: refusedIds } = resolveTenant(rules.tenant, headers, evidence);
+  const requestModel = readTrusted(rules.requestModel, headers, peerIsProxy);
+  const estimate = readEstimate(rules.estimate, headers, peerIsProxy);
+  const partition = readTrusted(rules.partition, headers, peerIsProxy);
+  const target = readTrusted(rules.targetWorkerUrl, headers, peerIsProxy);
+  const excluded = readTrustedList(rules.excludedWorkerUrls, headers, peerIsProxy);
+  const refused = [...refusedIds];
+  collectRefused(refused, requestModel);
+  if (estimate.refused !== undefined) refused.push(estimate.refused);
+  for (const reading of [partition, target, excluded]) collectRefused(refused, reading);
+  return {
+    tenant,
+    source,
+    requestModel,
+    estimate,
+    partitionHint: valueOf(partition),
+    targetWorkerUrl: valueOf(target),
+    excludedWorkerUrls: excluded.kind === "list" ? excluded.values : NONE,
+    workerConstraintRefused: target.kind === "refused" || excluded.kind === "refused",
+    refused,
+  };
+}
+
+function valueOf(reading: HeaderReading): string | undefined {
+  return reading.kind === "value" ? reading.value : undefined;
+}
+
+function collectRefused(into: RefusedValue[], reading: HeaderReading | ListReading): void {
+  if (reading.kind === "refused") into.push({ header: reading.header, reason: reading.reason });
+}

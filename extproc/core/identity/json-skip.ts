@@ -1,0 +1,114 @@
+// Finds where a JSON value ends without reading it: the cheap half of scanning a large body. Strings
+// are passed by native search, containers by counting brackets. Offsets are bytes; a negative result
+// says that there is no end. Only what decides the end is looked at: the kinds of brackets, commas,
+// and the spelling of numbers, words and escapes inside are the engine's to check.
+
+/**
+ * Deepest accepted nesting; the root object is 1. Requests nest about ten deep, while common engine
+ * parsers give up with a server error near 1,000, which would look like a broken worker.
+ */
+export const NESTING_MAX_DEPTH = 512;
+
+export const QUOTE = 0x22;
+export const BACKSLASH = 0x5c;
+export const COMMA = 0x2c;
+export const COLON = 0x3a;
+export const OPEN_BRACE = 0x7b;
+export const CLOSE_BRACE = 0x7d;
+export const OPEN_BRACKET = 0x5b;
+export const CLOSE_BRACKET = 0x5d;
+/** Bytes of a string that are read one by one before a native search takes over. */
+const NEAR_BYTES = 64;
+
+/** The text ends, or holds something else, where a value should be. */
+export const MALFORMED = -1;
+/** The value nests deeper than `NESTING_MAX_DEPTH`. */
+export const TOO_DEEP = -2;
+
+/** The offset of the first byte that counts: behind a byte order mark and blanks. */
+export function startOfValue(bytes: Uint8Array): number {
+  const marked = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
+  return skipBlanks(bytes, marked ? 3 : 0);
+}
+
+/** Whether the container at `start` nests deeper than allowed; for text known to be valid JSON. */
+export function nestsTooDeep(bytes: Uint8Array, start: number): boolean {
+  // Each level takes two bytes, so a short body needs no look.
+  if (bytes.length <= NESTING_MAX_DEPTH * 2) return false;
+  return skipContainer(bytes, start, 0) === TOO_DEEP;
+}
+
+/** The offset behind the value at `start`, inside a root object; negative when there is none. */
+export function skipValue(bytes: Uint8Array, start: number): number {
+  const first = bytes[start];
+  if (first === QUOTE) return skipString(bytes, start);
+  if (first === OPEN_BRACE || first === OPEN_BRACKET) return skipContainer(bytes, start, 1);
+  let at = start;
+  while (isScalarByte(bytes[at])) at += 1;
+  return at === start ? MALFORMED : at;
+}
+
+/**
+ * The offset behind the string at `start`. Short strings are read byte by byte, long ones by a
+ * native search for the next quote; a quote behind an odd run of backslashes is escaped. The two
+ * alternate, so text full of escaped quotes does not cost a search for each of them.
+ */
+export function skipString(bytes: Uint8Array, start: number): number {
+  let at = start + 1;
+  while (at < bytes.length) {
+    const near = Math.min(bytes.length, at + NEAR_BYTES);
+    while (at < near) {
+      const byte = bytes[at];
+      if (byte === QUOTE) return at + 1;
+      at += byte === BACKSLASH ? 2 : 1;
+    }
+    const quote = bytes.indexOf(QUOTE, at);
+    if (quote === -1) return MALFORMED;
+    let run = quote;
+    while (run > at && bytes[run - 1] === BACKSLASH) run -= 1;
+    if ((quote - run) % 2 === 0) return quote + 1;
+    at = quote + 1;
+  }
+  return MALFORMED;
+}
+
+/** The offset behind the container at `start`, which stands inside `outerDepth` others. */
+function skipContainer(bytes: Uint8Array, start: number, outerDepth: number): number {
+  let depth = 1;
+  let at = start + 1;
+  while (at < bytes.length) {
+    const byte = bytes[at];
+    if (byte === QUOTE) {
+      at = skipString(bytes, at);
+      if (at < 0) return MALFORMED;
+      continue;
+    }
+    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      depth += 1;
+      if (outerDepth + depth > NESTING_MAX_DEPTH) return TOO_DEEP;
+    } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+      depth -= 1;
+      if (depth === 0) return at + 1;
+    }
+    at += 1;
+  }
+  return MALFORMED;
+}
+
+/** The offset of the first byte at or behind `start` that is no blank of JSON. */
+export function skipBlanks(bytes: Uint8Array, start: number): number {
+  let at = start;
+  for (;;) {
+    const byte = bytes[at];
+    if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at;
+    at += 1;
+  }
+}
+
+/** Letters, digits, plus, minus, dot: what numbers, true, false and null are made of. */
+export function isScalarByte(byte: number | undefined): boolean {
+  if (byte === undefined) return false;
+  const isDigit = byte >= 0x30 && byte <= 0x39;
+  const isLetter = (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a;
+  return isDigit || isLetter || byte === 0x2b || byte === 0x2d || byte === 0x2e;
+}

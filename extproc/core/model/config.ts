@@ -1,0 +1,172 @@
+// The frozen configuration all rooms speak of. Keys are spelled as in weir.yaml, so that an error, a
+// log line and the code name the same thing. Durations are already milliseconds where the key ends
+// in `_ms` here (the file writes them as "2s" without the suffix) and seconds where it ends in
+// `_secs`. Everything is validated by edge/config before the core sees it.
+
+import type { ClusterName, ModelId, PartitionName } from "./ids.js";
+
+/** Where a listener is bound: TCP, or a unix socket for peers on the same host. */
+export type ListenAddress =
+  | { readonly kind: "tcp"; readonly host: string; readonly port: number }
+  | { readonly kind: "unix"; readonly path: string };
+
+export interface ListenConfig {
+  readonly ext_proc: ListenAddress;
+}
+
+/** A value inside Envoy's dynamic metadata that names an authenticated caller. */
+export interface IdentityMetadata {
+  readonly namespace: string;
+  /** Keys from the namespace's struct down to a string, for example ["claims", "sub"]. */
+  readonly path: readonly string[];
+}
+
+export interface EnvoyTls {
+  readonly certificate_file: string;
+  readonly private_key_file: string;
+  /** Certificate authority that client certificates must come from; undefined = none asked for. */
+  readonly client_ca_file: string | undefined;
+}
+
+export interface EnvoyConfig {
+  readonly address: string;
+  readonly port: number;
+  readonly admin_address: string;
+  readonly admin_port: number;
+  /** Where Envoy finds Weir, when that is not `listen.ext_proc` as written (containers). */
+  readonly ext_proc_target: ListenAddress | undefined;
+  readonly trusted_hops: number;
+  readonly message_timeout_ms: number;
+  readonly request_timeout_ms: number;
+  /** HTTP filters written verbatim before ext_proc (jwt_authn and the like). */
+  readonly http_filters_before: readonly unknown[];
+  readonly identity_metadata: readonly IdentityMetadata[];
+  readonly tls: EnvoyTls | undefined;
+}
+
+export interface AdminConfig {
+  readonly listen: ListenAddress;
+  readonly log_level: "trace" | "debug" | "info" | "warn" | "error";
+}
+
+export type EngineKind = "vllm" | "sglang" | "trtllm" | "triton";
+
+export interface WorkerLabels {
+  /** The engine's own ceiling of running requests, 1..65535. */
+  readonly max_running_requests: number | undefined;
+  readonly admission_partition: PartitionName | undefined;
+}
+
+export interface WorkerConfig {
+  readonly id: string;
+  /** `http://host:port`, no path. */
+  readonly url: string;
+  readonly cluster: ClusterName;
+  readonly engine: EngineKind | undefined;
+  readonly models: readonly ModelId[];
+  readonly labels: WorkerLabels;
+}
+
+export type SelectionPolicy = "power_of_two";
+
+export interface ModelConfig {
+  readonly aliases: readonly string[];
+  readonly policy: SelectionPolicy;
+}
+
+export interface TrustConfig {
+  readonly tenant_id: boolean;
+  /** The trusted tenant header wins over an authenticated caller; needs `tenant_id`. */
+  readonly prefer_tenant_id: boolean;
+  readonly request_model: boolean;
+  readonly output_token_estimate: boolean;
+  readonly admission_partition: boolean;
+  readonly target_worker_url: boolean;
+  readonly excluded_worker_urls: boolean;
+  /** Lower-case name of the tenant header. */
+  readonly tenant_header_name: string;
+  /** CIDRs, single addresses and SPIFFE ids of the proxies that may send trusted headers; empty = every peer. */
+  readonly peers: readonly string[];
+}
+
+export interface HeadersConfig {
+  /** Also read (and strip) the names other gateways use. */
+  readonly aliases: boolean;
+}
+
+export interface PartitionConfig {
+  /** Slots, 1..65535. */
+  readonly max_concurrent_requests: number;
+  /** Waiters, 0 = nobody waits. */
+  readonly queue_size: number;
+}
+
+export interface SchedulerConfig {
+  /** Global ceiling of slots, 1..65535; undefined = what the workers report. */
+  readonly max_concurrent_requests: number | undefined;
+  /** Waiters of a scheduler without partitions; ceiling of the partitions' sum with them. */
+  readonly queue_size: number;
+  readonly queue_timeout_secs: number;
+  readonly queue_timeout_status: 408 | 429 | 503;
+  /** Empty = one partition named `global`. */
+  readonly admission_partitions: ReadonlyMap<PartitionName, PartitionConfig>;
+  readonly default_admission_partition: PartitionName;
+}
+
+export interface FairShareConfig {
+  /** Provisional charge of a request without a trusted estimate, in output tokens. */
+  readonly default_output_tokens: number;
+}
+
+export interface SettlementConfig {
+  /** Decoded bytes of one compressed answer that are read before its usage counts as missing. */
+  readonly decode_max_bytes: number;
+}
+
+export interface HealthConfig {
+  readonly path: string;
+  readonly interval_secs: number;
+  readonly timeout_secs: number;
+  /** Failed checks in a row that take a worker out. */
+  readonly failure_threshold: number;
+  /** Passed checks in a row that bring it in. */
+  readonly success_threshold: number;
+}
+
+export interface BreakerConfig {
+  readonly consecutive_failures: number;
+  readonly failure_ratio: number;
+  readonly window_requests: number;
+  readonly window_secs: number;
+  readonly open_secs: number;
+}
+
+export interface LimitsConfig {
+  readonly body_limit_bytes: number;
+  readonly drain_timeout_secs: number;
+  readonly shutdown_grace_period_secs: number;
+  /** Tenants that get a metric label of their own; the rest is `other`. */
+  readonly tenant_metric_top_n: number;
+}
+
+export interface WeirConfig {
+  readonly listen: ListenConfig;
+  readonly envoy: EnvoyConfig;
+  readonly admin: AdminConfig;
+  readonly workers: readonly WorkerConfig[];
+  readonly models: ReadonlyMap<ModelId, ModelConfig>;
+  readonly trust: TrustConfig;
+  readonly headers: HeadersConfig;
+  readonly scheduler: SchedulerConfig;
+  readonly fair_share: FairShareConfig;
+  readonly settlement: SettlementConfig;
+  readonly health: HealthConfig;
+  readonly breaker: BreakerConfig;
+  readonly limits: LimitsConfig;
+}
+
+/** The partition of a scheduler without `admission_partitions`. */
+export const GLOBAL_PARTITION = "global" as PartitionName;
+
+/** Envoy cluster that leads to Weir; no worker may have this name. */
+export const EXT_PROC_CLUSTER = "ext_proc";

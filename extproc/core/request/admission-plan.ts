@@ -1,0 +1,113 @@
+// From a request body to the facts that admission needs: which model, which partition, how it
+// streams. Refuses what cannot be served at all, before it takes a place in any queue.
+
+import type { Caller } from "../identity/caller.js";
+import type { ModelNames } from "../identity/model-names.js";
+import type { PartitionRules } from "../identity/partition.js";
+import { choosePartition } from "../identity/partition.js";
+import type { Endpoint } from "../identity/paths.js";
+import { readShape, type RequestShape } from "../identity/shape.js";
+import type { ModelId, PartitionName } from "../model/ids.js";
+import { reject, type Rejection } from "../model/rejection.js";
+import type { RequestHead } from "./heads.js";
+import { isServed, type SelectionContext } from "../selection/select-worker.js";
+
+export interface AdmissionPlan {
+  readonly model: ModelId;
+  readonly partition: PartitionName;
+  readonly unknownPartitionHeader: boolean;
+  readonly shape: RequestShape;
+}
+
+export interface AdmissionRules {
+  readonly names: ModelNames;
+  /** The model of a request that may name none, when only one is served. */
+  readonly onlyModel: ModelId | undefined;
+  readonly partitions: PartitionRules;
+  readonly selection: SelectionContext;
+  readonly bodyLimitBytes: number;
+}
+
+export type Planned =
+  | { readonly ok: true; readonly plan: AdmissionPlan }
+  | { readonly ok: false; readonly rejection: Rejection };
+
+/** Plans one inference request from its whole body. */
+export function planAdmission(
+  rules: AdmissionRules,
+  caller: Caller,
+  endpoint: Endpoint,
+  body: Uint8Array,
+): Planned {
+  if (body.length > rules.bodyLimitBytes) {
+    return { ok: false, rejection: bodyTooLarge(body.length, rules.bodyLimitBytes) };
+  }
+  if (caller.workerConstraintRefused) {
+    return {
+      ok: false,
+      rejection: reject(
+        "invalid_request",
+        "the header that names or excludes workers is not one list of worker urls",
+      ),
+    };
+  }
+  const read = readShape(endpoint, body);
+  if (!read.ok) return read;
+  const named = read.shape.model;
+  const model = named === undefined ? rules.onlyModel : rules.names.canonical(named);
+  if (model === undefined) return { ok: false, rejection: unknownModel(named) };
+  const choice = choosePartition(rules.partitions, caller.partitionHint, model);
+  if (!isServed(rules.selection, model, choice.partition)) {
+    return {
+      ok: false,
+      rejection: reject(
+        "model_not_found",
+        `no worker of the partition "${choice.partition}" serves the model "${model}"`,
+      ),
+    };
+  }
+  return {
+    ok: true,
+    plan: {
+      model,
+      partition: choice.partition,
+      unknownPartitionHeader: choice.unknownHeader,
+      shape: read.shape,
+    },
+  };
+}
+
+/** What the headers of an inference request alone make impossible. */
+export function refusedByHead(head: RequestHead, bodyLimitBytes: number): Rejection | undefined {
+  const { contentLength, contentEncoding, endOfStream } = head;
+  if (contentLength !== undefined && contentLength > bodyLimitBytes) {
+    return bodyTooLarge(contentLength, bodyLimitBytes);
+  }
+  if (contentEncoding !== undefined) {
+    return reject(
+      "invalid_request",
+      `the request body must not be compressed, got content-encoding "${contentEncoding}"`,
+    );
+  }
+  if (endOfStream) return reject("invalid_request", "the request has no body; JSON is expected");
+  return undefined;
+}
+
+/** The refusal of a body over the limit; `bytes` is what arrived or was announced. */
+function bodyTooLarge(bytes: number, limitBytes: number): Rejection {
+  return reject(
+    "body_too_large",
+    `the request body has ${String(bytes)} bytes; at most ${String(limitBytes)} are allowed`,
+  );
+}
+
+/** Characters of an unknown model's name that are repeated to the client. */
+const QUOTED_NAME_MAX_CHARS = 200;
+
+function unknownModel(named: string | undefined): Rejection {
+  if (named === undefined) {
+    return reject("invalid_request", 'the field "model" is missing and several models are served');
+  }
+  const quoted = named.slice(0, QUOTED_NAME_MAX_CHARS);
+  return reject("model_not_found", `the model "${quoted}" is not served here`);
+}

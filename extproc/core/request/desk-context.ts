@@ -1,0 +1,30 @@
+// What a request needs of the desk it lives at. An interface of its own, open in the type of the
+// request, so that desk and request do not import each other.
+
+import type { Scheduler } from "../scheduler/scheduler.js";
+import type { AdmissionRules } from "./admission-plan.js";
+import type { SettlementRecord } from "./settlement-record.js";
+
+/** Hears what metrics and logs are made from. */
+export interface RequestObserver {
+  /** An inference request entered admission. */
+  readonly received: () => void;
+  /** It got a slot and a worker. */
+  readonly admitted: () => void;
+  /** It ended; called exactly once per request, pass-through and refused paths included. */
+  readonly settled: (record: SettlementRecord) => void;
+}
+
+export interface DeskContext<Request> {
+  readonly rules: AdmissionRules;
+  readonly scheduler: Scheduler<Request>;
+  readonly observer: RequestObserver;
+  /** True while new requests are refused. */
+  readonly draining: boolean;
+  /** Time asked of Envoy for a held request. */
+  readonly holdBudgetMs: number;
+  /** Envoy's own timeout of a message that asked for nothing. */
+  readonly messageTimeoutMs: number;
+  /** Takes leave of a request; its slot and its load are already free. */
+  readonly ended: (request: Request, record: SettlementRecord) => void;
+}

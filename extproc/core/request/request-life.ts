@@ -1,0 +1,344 @@
+// The life of one request, from Envoy's first message to its settlement. The phases only move
+// forward:
+//
+//   reading -> held -> dispatched -> answering -> ended     (held is skipped when a slot is free)
+//
+// Whatever ends a request (a refusal, a complete answer, a client that left, a worker that died)
+// runs #finish, and #finish runs once: it gives back everything the request holds, in one order, and
+// emits the one settlement record. After that every message is ignored.
+
+import type { Caller } from "../identity/caller.js";
+import type { PathDecision } from "../identity/paths.js";
+import { producesOutputTokens } from "../identity/paths.js";
+import type { ModelId } from "../model/ids.js";
+import { assertNever, invariant } from "../model/invariant.js";
+import { reject, type Rejection } from "../model/rejection.js";
+import type { MonotonicMs } from "../model/time.js";
+import type { Permit, Waiter } from "../scheduler/partition.js";
+import { selectAnyWorker, selectWorker, type Selection } from "../selection/select-worker.js";
+import { workerVerdict, type ResponseAttributes } from "../settlement/answer-origin.js";
+import { requestOutcome } from "../settlement/outcome.js";
+import type { BreakerTicket } from "../workers/breaker.js";
+import type { Disposer, Worker } from "../workers/worker.js";
+import { Answer, type SettledAnswer } from "./answer.js";
+import { planAdmission, refusedByHead, type AdmissionPlan } from "./admission-plan.js";
+import type { DeskContext } from "./desk-context.js";
+import type { RequestHead, ResponseHead } from "./heads.js";
+import type { SettlementRecord } from "./settlement-record.js";
+import type { Verdict, VerdictListener } from "./verdict.js";
+
+type Phase = "reading" | "held" | "dispatched" | "answering" | "ended";
+
+/** How the request ended, as far as #finish must know. */
+interface Ending {
+  readonly complete: boolean;
+  readonly rejection?: Rejection;
+  readonly cutHold?: boolean;
+}
+
+/** A hold that ends this close to one of Envoy's timeouts was cut by it. */
+const CUT_HOLD_TOLERANCE_MS = 100;
+
+export class RequestLife {
+  readonly #desk: DeskContext<RequestLife>;
+  readonly #head: RequestHead;
+  readonly #path: PathDecision;
+  readonly #caller: Caller;
+  readonly #onVerdict: VerdictListener;
+  readonly #startedAt: MonotonicMs;
+  /** What the request holds, in the order in which it is given back. */
+  readonly #disposers: Disposer[] = [];
+  #phase: Phase = "reading";
+  #plan: AdmissionPlan | undefined;
+  #waiter: Waiter<RequestLife> | undefined;
+  #heldAt: MonotonicMs | undefined;
+  #permit: Permit | undefined;
+  #worker: Worker | undefined;
+  #ticket: BreakerTicket | undefined;
+  readonly #answer = new Answer();
+
+  constructor(
+    desk: DeskContext<RequestLife>,
+    head: RequestHead,
+    path: PathDecision,
+    caller: Caller,
+    onVerdict: VerdictListener,
+    now: MonotonicMs,
+  ) {
+    this.#desk = desk;
+    this.#head = head;
+    this.#path = path;
+    this.#caller = caller;
+    this.#onVerdict = onVerdict;
+    this.#startedAt = now;
+  }
+
+  get ended(): boolean {
+    return this.#phase === "ended";
+  }
+
+  /** True while a worker has the request. */
+  get dispatched(): boolean {
+    return this.#phase === "dispatched" || this.#phase === "answering";
+  }
+
+  /** Decides what the request headers alone can decide. */
+  open(now: MonotonicMs): Verdict {
+    const path = this.#path;
+    switch (path.kind) {
+      case "rejected":
+        return this.#refuse(path.rejection, now);
+      case "pass_through":
+        if (this.#desk.draining) return this.#refuse(draining(), now);
+        return this.#head.endOfStream ? this.#passThrough(now) : { kind: "continue" };
+      case "inference": {
+        const rejection = this.#desk.draining
+          ? draining()
+          : refusedByHead(this.#head, this.#desk.rules.bodyLimitBytes);
+        return rejection === undefined ? { kind: "continue" } : this.#refuse(rejection, now);
+      }
+      default:
+        return assertNever(path, "path decision");
+    }
+  }
+
+  /** Takes the whole request body: plans, asks for a slot, and chooses a worker if one is free. */
+  body(bytes: Uint8Array, now: MonotonicMs): Verdict {
+    if (this.#phase !== "reading") return { kind: "continue" };
+    if (this.#path.kind === "pass_through") return this.#passThrough(now);
+    invariant(this.#path.kind === "inference", "a refused request has no body phase");
+    const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);
+    if (!planned.ok) return this.#refuse(planned.rejection, now);
+    this.#plan = planned.plan;
+    const admission = this.#desk.scheduler.admit(planned.plan.partition, this, now);
+    switch (admission.kind) {
+      case "granted":
+        return this.#dispatch(admission.permit, now);
+      case "queued":
+        this.#phase = "held";
+        this.#waiter = admission.waiter;
+        this.#heldAt = now;
+        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs };
+      case "queue_full":
+        return this.#refuse(
+          reject("scheduler_queue_full", "the queue of the partition is full", {
+            retryAfterS: admission.retryAfterS,
+          }),
+          now,
+        );
+      default:
+        return assertNever(admission, "admission");
+    }
+  }
+
+  /** The scheduler gave a held request its slot. */
+  granted(permit: Permit, now: MonotonicMs): void {
+    invariant(this.#phase === "held", "only a held request is granted a slot later");
+    this.#waiter = undefined;
+    this.#onVerdict(this.#dispatch(permit, now));
+  }
+
+  /** Ends the waiting of a held request, whose place in the queue is already gone. */
+  refuseHeld(rejection: Rejection, now: MonotonicMs): void {
+    invariant(this.#phase === "held", "only a held request is refused later");
+    this.#waiter = undefined;
+    this.#onVerdict(this.#refuse(rejection, now));
+  }
+
+  /** Takes the response headers; true when the body must be read for its usage. */
+  responseHeaders(head: ResponseHead, now: MonotonicMs): boolean {
+    if (this.#phase === "ended" || this.#phase === "answering") return false;
+    const answer = this.#answer;
+    answer.headers(head);
+    if (this.#phase !== "dispatched") {
+      // Envoy itself, or a filter before this one, answered a request that was never let through.
+      this.#finish({ complete: false }, now);
+      return false;
+    }
+    this.#judgeWorker(head.attributes, now);
+    if (!answer.fromWorker) {
+      this.#finish({ complete: false }, now);
+      return false;
+    }
+    this.#phase = "answering";
+    if (head.endOfStream) {
+      this.#finish({ complete: true }, now);
+      return false;
+    }
+    if (this.#path.kind !== "inference") return false;
+    answer.read(head.contentType);
+    return true;
+  }
+
+  /** Notes the first non-empty chunk of the answer's body. */
+  firstByte(now: MonotonicMs): void {
+    this.#answer.firstByte(now);
+  }
+
+  /** Takes decoded bytes of the answer's body. */
+  responseBody(bytes: Uint8Array): void {
+    if (this.#phase === "answering") this.#answer.push(bytes);
+  }
+
+  /** The body cannot be decoded, so its usage counts as missing. */
+  usageUnreadable(): void {
+    this.#answer.unreadable();
+  }
+
+  /**
+   * Nothing more will come. `complete` says that the answer's end was seen; otherwise the client
+   * left, the worker broke off, or Envoy cut the request.
+   */
+  end(complete: boolean, now: MonotonicMs): void {
+    if (this.#phase === "ended") return;
+    const heldMs = this.#heldAt === undefined ? 0 : now - this.#heldAt;
+    const cutHold =
+      this.#phase === "held" &&
+      [this.#desk.messageTimeoutMs, this.#desk.holdBudgetMs].some(
+        (limitMs) => Math.abs(heldMs - limitMs) <= CUT_HOLD_TOLERANCE_MS,
+      );
+    // The body of a pass-through answer is not read, so its end cannot be told from a break.
+    const unobserved = this.#phase === "answering" && this.#path.kind === "pass_through";
+    this.#finish({ complete: complete || unobserved, cutHold }, now);
+  }
+
+  /** Weir failed while it worked on this request. */
+  fail(now: MonotonicMs): Verdict {
+    return this.#refuse(reject("internal_error", "the request could not be processed"), now);
+  }
+
+  #passThrough(now: MonotonicMs): Verdict {
+    return this.#send(selectAnyWorker(this.#desk.rules.selection, now), now);
+  }
+
+  #dispatch(permit: Permit, now: MonotonicMs): Verdict {
+    this.#permit = permit;
+    this.#disposers.push(permit.release);
+    const plan = this.#plan;
+    invariant(plan !== undefined, "a permit follows a plan");
+    const selection = selectWorker(
+      this.#desk.rules.selection,
+      {
+        model: plan.model,
+        partition: plan.partition,
+        targetWorkerUrl: this.#caller.targetWorkerUrl,
+        excludedWorkerUrls: this.#caller.excludedWorkerUrls,
+      },
+      now,
+    );
+    return this.#send(selection, now);
+  }
+
+  #send(selection: Selection, now: MonotonicMs): Verdict {
+    if (!selection.ok) return this.#refuse(selection.rejection, now);
+    const { worker } = selection;
+    this.#worker = worker;
+    this.#phase = "dispatched";
+    // The load goes back before the slot: whoever gets the slot next sees the worker without it.
+    this.#disposers.unshift(worker.runtime.holdLoad());
+    this.#ticket = worker.runtime.breaker.begin(now);
+    if (this.#permit !== undefined) this.#desk.observer.admitted();
+    return {
+      kind: "route",
+      worker,
+      facts: {
+        tenant: this.#caller.tenant,
+        partition: this.#permit?.partition ?? "",
+        model: this.#plan?.model ?? "",
+        worker: worker.identity.id,
+        queue_ms: Math.round(this.#permit?.queuedMs ?? 0),
+      },
+    };
+  }
+
+  #judgeWorker(attributes: ResponseAttributes, now: MonotonicMs): void {
+    const ticket = this.#ticket;
+    if (ticket === undefined || this.#worker === undefined) return;
+    this.#ticket = undefined;
+    const verdict = workerVerdict(this.#answer.origin, attributes, this.#answer.status ?? 0);
+    this.#worker.runtime.breaker.record(ticket, verdict, now);
+  }
+
+  #refuse(rejection: Rejection, now: MonotonicMs): Verdict {
+    this.#finish({ complete: false, rejection }, now);
+    return { kind: "refuse", rejection };
+  }
+
+  #finish(ending: Ending, now: MonotonicMs): void {
+    if (this.#phase === "ended") return;
+    const dispatched = this.dispatched;
+    this.#phase = "ended";
+    if (this.#waiter !== undefined && this.#plan !== undefined) {
+      this.#desk.scheduler.cancel(this.#plan.partition, this.#waiter);
+      this.#waiter = undefined;
+    }
+    if (this.#ticket !== undefined && this.#worker !== undefined) {
+      this.#worker.runtime.breaker.record(this.#ticket, "neutral", now);
+      this.#ticket = undefined;
+    }
+    for (const dispose of this.#disposers.splice(0)) dispose();
+    const settled = this.#answer.settle({
+      dispatched,
+      complete: ending.complete,
+      producesOutput: this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint),
+      estimateTokens: this.#caller.estimate.tokens,
+    });
+    this.#desk.ended(this, this.#record(ending, settled, now));
+  }
+
+  #accountingModel(): ModelId | undefined {
+    const { requestModel } = this.#caller;
+    if (requestModel.kind !== "value") return undefined;
+    return this.#desk.rules.names.canonical(requestModel.value);
+  }
+
+  #record(ending: Ending, settled: SettledAnswer, now: MonotonicMs): SettlementRecord {
+    const { rejection } = ending;
+    const firstByteAt = this.#answer.firstByteAt;
+    const status = rejection?.status ?? this.#answer.status;
+    const path = this.#path;
+    return {
+      requestId: this.#head.requestId,
+      tenant: this.#caller.tenant,
+      tenantSource: this.#caller.source,
+      refusedValues: this.#caller.refused,
+      endpoint:
+        path.kind === "inference"
+          ? path.endpoint
+          : path.kind === "pass_through"
+            ? path.kind
+            : undefined,
+      model: this.#plan?.model,
+      accountingModel: this.#accountingModel(),
+      partition: this.#plan?.partition,
+      unknownPartitionHeader: this.#plan?.unknownPartitionHeader ?? false,
+      worker: this.#worker?.identity,
+      stream: this.#plan?.shape.stream ?? false,
+      outcome: requestOutcome({
+        rejected: rejection !== undefined,
+        admitted: this.#worker !== undefined,
+        // An answer of Envoy's own reaches the client whole.
+        complete: ending.complete || !this.#answer.fromWorker,
+        status,
+      }),
+      rejection: rejection?.code,
+      status,
+      codeDetails: this.#answer.codeDetails,
+      admitted: this.#permit !== undefined && this.#worker !== undefined,
+      waited: this.#heldAt !== undefined,
+      queuedMs: this.#permit?.queuedMs ?? (this.#heldAt === undefined ? 0 : now - this.#heldAt),
+      timeToFirstByteMs: firstByteAt === undefined ? undefined : firstByteAt - this.#startedAt,
+      durationMs: now - this.#startedAt,
+      estimateTokens: this.#caller.estimate.tokens,
+      estimateFallback: this.#caller.estimate.fallback,
+      charge: path.kind === "inference" ? settled.charge : undefined,
+      promptTokens: settled.reading?.promptTokens,
+      cachedTokens: settled.reading?.cachedTokens,
+      cutHold: ending.cutHold ?? false,
+    };
+  }
+}
+
+function draining(): Rejection {
+  return reject("draining", "the server is shutting down");
+}

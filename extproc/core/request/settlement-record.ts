@@ -1,0 +1,53 @@
+// What is known of one request when it has ended: the single record from which metrics and the log
+// line are made. Exactly one exists per request.
+
+import type { Endpoint } from "../identity/paths.js";
+import type { TenantSource } from "../identity/tenant.js";
+import type { RefusedValue } from "../identity/trusted-header.js";
+import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
+import type { RejectionCode } from "../model/rejection.js";
+import type { Charge } from "../settlement/charge.js";
+import type { RequestOutcome } from "../settlement/outcome.js";
+import type { WorkerIdentity } from "../workers/worker.js";
+
+export interface SettlementRecord {
+  /** Envoy's request id; empty when Envoy sent none. */
+  readonly requestId: string;
+  readonly tenant: TenantKey;
+  readonly tenantSource: TenantSource;
+  /** Identity values that were there but not usable. */
+  readonly refusedValues: readonly RefusedValue[];
+  readonly endpoint: Endpoint | "pass_through" | undefined;
+  /** Canonical; undefined when the request ended before its model was known. */
+  readonly model: ModelId | undefined;
+  /** The trusted model header, resolved; it chooses the accounting profile, never the route. */
+  readonly accountingModel: ModelId | undefined;
+  readonly partition: PartitionName | undefined;
+  /** The partition header was trusted but named no partition. */
+  readonly unknownPartitionHeader: boolean;
+  readonly worker: WorkerIdentity | undefined;
+  readonly stream: boolean;
+  readonly outcome: RequestOutcome;
+  /** Why Weir refused; undefined when it did not. */
+  readonly rejection: RejectionCode | undefined;
+  /** Status the client got, where Weir knows it. */
+  readonly status: number | undefined;
+  /** Envoy's own word for whose answer it was. */
+  readonly codeDetails: string | undefined;
+  /** True once the request had a slot and a worker. */
+  readonly admitted: boolean;
+  readonly waited: boolean;
+  readonly queuedMs: number;
+  /** From the arrival of the request to the first non-empty chunk of the answer. */
+  readonly timeToFirstByteMs: number | undefined;
+  readonly durationMs: number;
+  /** Output tokens charged provisionally. */
+  readonly estimateTokens: number;
+  readonly estimateFallback: string | undefined;
+  /** Undefined for requests that are never charged (pass-through). */
+  readonly charge: Charge | undefined;
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+  /** Envoy cut the hold itself: a timeout of its own was shorter than the queue's. */
+  readonly cutHold: boolean;
+}

@@ -1,0 +1,205 @@
+// A whole core on virtual time: registry, scheduler and desk from a configuration, with everything
+// it tells its owner written down.
+
+import { partitionCapacities } from "../../extproc/core/capacity/partition-capacity.js";
+import { identityRules } from "../../extproc/core/identity/caller.js";
+import type { Evidence } from "../../extproc/core/identity/evidence.js";
+import { ModelNames } from "../../extproc/core/identity/model-names.js";
+import { partitionOfWorker, partitionRules } from "../../extproc/core/identity/partition.js";
+import { GLOBAL_PARTITION } from "../../extproc/core/model/config.js";
+import { headersFrom } from "../../extproc/core/model/headers.js";
+import { overrideBudgetSecs } from "../../extproc/core/model/hold-budget.js";
+import { createRng } from "../../extproc/core/model/rng.js";
+import { monotonicMs, type MonotonicMs } from "../../extproc/core/model/time.js";
+import type { RequestHead, ResponseHead } from "../../extproc/core/request/heads.js";
+import { RequestDesk } from "../../extproc/core/request/request-desk.js";
+import type { RequestLife } from "../../extproc/core/request/request-life.js";
+import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
+import type { Verdict } from "../../extproc/core/request/verdict.js";
+import type { ResponseAttributes } from "../../extproc/core/settlement/answer-origin.js";
+import { WorkerRegistry } from "../../extproc/core/workers/registry.js";
+import { testConfig, type ConfigSketch } from "./config.js";
+
+export const NO_EVIDENCE: Evidence = {
+  metadata: [],
+  peerSan: undefined,
+  peerIsProxy: true,
+  peerSanIsProxy: false,
+  sourceAddress: "203.0.113.42:443",
+};
+
+export const FROM_WORKER: ResponseAttributes = {
+  codeDetails: "via_upstream",
+  flags: 0,
+  clusterName: "worker_1",
+  upstreamAddress: "127.0.0.1:1",
+  attempts: 1,
+};
+
+export const NO_ATTRIBUTES: ResponseAttributes = {
+  codeDetails: undefined,
+  flags: undefined,
+  clusterName: undefined,
+  upstreamAddress: undefined,
+  attempts: undefined,
+};
+
+export interface HeadSketch {
+  readonly method?: string;
+  readonly target?: string;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  readonly contentLength?: number;
+  readonly contentEncoding?: string;
+  readonly endOfStream?: boolean;
+  readonly evidence?: Partial<Evidence>;
+}
+
+export function requestHead(sketch: HeadSketch = {}): RequestHead {
+  return {
+    method: sketch.method ?? "POST",
+    target: sketch.target ?? "/v1/chat/completions",
+    requestId: "r-1",
+    headers: headersFrom(sketch.headers ?? {}),
+    contentLength: sketch.contentLength,
+    contentEncoding: sketch.contentEncoding,
+    endOfStream: sketch.endOfStream ?? false,
+    evidence: { ...NO_EVIDENCE, ...sketch.evidence },
+  };
+}
+
+export function responseHead(over: Partial<ResponseHead> = {}): ResponseHead {
+  return {
+    status: 200,
+    contentType: "application/json",
+    endOfStream: false,
+    attributes: FROM_WORKER,
+    ...over,
+  };
+}
+
+export const bytes = (value: unknown): Uint8Array =>
+  new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
+
+export const CHAT = bytes({ model: "demo", messages: [{ role: "user", content: "hi" }] });
+
+/** One request as a test drives it. */
+export interface Driven {
+  readonly request: RequestLife;
+  /** Every verdict in order: the one of the headers, of the body, and those that came later. */
+  readonly verdicts: Verdict[];
+  readonly last: () => Verdict | undefined;
+}
+
+export class Bench {
+  readonly desk: RequestDesk;
+  readonly registry: WorkerRegistry;
+  readonly settled: SettlementRecord[] = [];
+  received = 0;
+  admitted = 0;
+  moreWork = 0;
+  deadline: MonotonicMs | undefined;
+  now = monotonicMs(0);
+
+  constructor(over: ConfigSketch = {}, seed = 1) {
+    const config = testConfig(over);
+    const rules = partitionRules(config.scheduler);
+    this.registry = new WorkerRegistry({
+      health: config.health,
+      breaker: config.breaker,
+      onChange: () => {
+        const capacities = partitionCapacities(config.scheduler, this.registry.all());
+        this.desk.setCapacities(capacities, this.now);
+      },
+    });
+    const models = new Set(config.workers.flatMap((worker) => worker.models));
+    const partitions =
+      config.scheduler.admission_partitions.size === 0
+        ? new Map([[GLOBAL_PARTITION, { queue_size: config.scheduler.queue_size }]])
+        : config.scheduler.admission_partitions;
+    this.desk = new RequestDesk(
+      {
+        identity: identityRules(config),
+        rules: {
+          names: new ModelNames(config),
+          onlyModel: models.size === 1 ? [...models][0] : undefined,
+          partitions: rules,
+          selection: {
+            registry: this.registry,
+            partitionOf: (worker, model) => partitionOfWorker(rules, worker.labels, model),
+            rng: createRng(seed),
+          },
+          bodyLimitBytes: config.limits.body_limit_bytes,
+        },
+        partitions: Array.from(partitions, ([name, { queue_size }]) => ({
+          name,
+          capacity: 0,
+          queueSize: queue_size,
+          queueTimeoutSecs: config.scheduler.queue_timeout_secs,
+        })),
+        holdBudgetMs: overrideBudgetSecs(config) * 1_000,
+        messageTimeoutMs: config.envoy.message_timeout_ms,
+        queueTimeoutStatus: config.scheduler.queue_timeout_status,
+        observer: {
+          received: () => {
+            this.received += 1;
+          },
+          admitted: () => {
+            this.admitted += 1;
+          },
+          settled: (record) => {
+            this.settled.push(record);
+          },
+        },
+        onDeadline: (at) => {
+          this.deadline = at;
+        },
+        onMoreWork: () => {
+          this.moreWork += 1;
+        },
+      },
+      this.now,
+    );
+    for (const worker of config.workers) {
+      this.registry.put(worker);
+      this.registry.recordHealth(worker.url, true);
+    }
+  }
+
+  /** Opens a request and, where it goes on, hands it its body. */
+  drive(sketch: HeadSketch = {}, body: Uint8Array | null = CHAT): Driven {
+    const verdicts: Verdict[] = [];
+    const listen = (verdict: Verdict): void => {
+      verdicts.push(verdict);
+    };
+    const { request, verdict } = this.desk.open(requestHead(sketch), listen, this.now);
+    verdicts.push(verdict);
+    if (verdict.kind === "continue" && body !== null) {
+      verdicts.push(this.desk.body(request, body, this.now));
+    }
+    return { request, verdicts, last: () => verdicts.at(-1) };
+  }
+
+  /** Lets a whole JSON answer pass. */
+  answer(driven: Driven, body: unknown = { usage: { completion_tokens: 5 } }, status = 200): void {
+    this.desk.responseHeaders(driven.request, responseHead({ status }), this.now);
+    driven.request.firstByte(this.now);
+    driven.request.responseBody(bytes(body));
+    this.desk.end(driven.request, true, this.now);
+  }
+
+  advance(ms: number): void {
+    this.now = monotonicMs(this.now + ms);
+  }
+
+  /** Slots in use, waiters, requests alive and live load of all workers: zeros when all is over. */
+  leftovers(): Record<string, number> {
+    let inFlight = 0;
+    let load = 0;
+    for (const view of this.desk.partitions()) inFlight += view.in_flight;
+    for (const worker of this.registry.all()) load += worker.runtime.liveLoad;
+    const { live, queued } = this.desk.counts;
+    return { inFlight, load, live, queued };
+  }
+}
+
+export const NOTHING_LEFT = { inFlight: 0, load: 0, live: 0, queued: 0 };
