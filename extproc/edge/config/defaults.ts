@@ -1,0 +1,97 @@
+// What applies when the file says nothing, each value with its reason. The schema takes its defaults
+// from here, and so does the check of rules across keys, so there is one copy of each number.
+
+export const DEFAULTS = {
+  listen: {
+    // Loopback, because whoever reaches this port decides where requests go.
+    ext_proc: "127.0.0.1:9002",
+  },
+  envoy: {
+    // Loopback until an operator opens the door on purpose.
+    address: "127.0.0.1",
+    port: 10_000,
+    // Envoy's admin interface can stop the process: never outside of the host by default.
+    admin_address: "127.0.0.1",
+    admin_port: 9901,
+    // No proxy in front: an X-Forwarded-For of a client is not believed.
+    trusted_hops: 0,
+    // Weir answers in milliseconds unless it asked for more time; 2 s survives a long GC pause.
+    message_timeout: "2s",
+    // A client must finish sending its request; 32 MiB in a minute is a slow line.
+    request_timeout: "60s",
+    http_filters_before: [],
+    identity_metadata: [],
+  },
+  admin: {
+    // Loopback: the state page names tenants.
+    listen: "127.0.0.1:9190",
+    // One line per settled request and what goes wrong.
+    log_level: "info",
+  },
+  models: {},
+  model: { aliases: [], policy: "power_of_two" },
+  trust: {
+    // Everything off: a header is a claim of the client until an operator says who may send it.
+    tenant_id: false,
+    prefer_tenant_id: false,
+    request_model: false,
+    output_token_estimate: false,
+    admission_partition: false,
+    target_worker_url: false,
+    excluded_worker_urls: false,
+    tenant_header_name: "x-weir-tenant-id",
+    peers: [],
+  },
+  headers: {
+    // Names of other gateways are read only where a migration needs them.
+    aliases: false,
+  },
+  scheduler: {
+    // -1: the sum of what the workers report, so that adding a worker adds slots.
+    max_concurrent_requests: -1,
+    // A hundred waiters at one request per second and slot are within the queue timeout.
+    queue_size: 100,
+    // Longer than the wait a person accepts, shorter than the timeout of common clients.
+    queue_timeout_secs: 60,
+    // Capacity exists but is contended: clients retry a 429.
+    queue_timeout_status: 429,
+    admission_partitions: {},
+    default_admission_partition: "default",
+  },
+  fair_share: {
+    // Middle of the road for chat answers; corrected by real usage when the answer ends.
+    default_output_tokens: 256,
+  },
+  settlement: {
+    // An answer of 64 MiB of JSON holds far more tokens than any engine makes in one request.
+    decode_max_bytes: 67_108_864,
+  },
+  health: {
+    path: "/health",
+    // A dead worker costs at most about ten seconds of failed requests.
+    interval_secs: 5,
+    timeout_secs: 2,
+    // One lost check is noise, two in a row are a fault.
+    failure_threshold: 2,
+    success_threshold: 1,
+  },
+  breaker: {
+    consecutive_failures: 5,
+    // Half of the last 20: a sick worker that still answers now and then.
+    failure_ratio: 0.5,
+    window_requests: 20,
+    window_secs: 30,
+    // Long enough for an engine to recover from an overload, short enough to come back soon.
+    open_secs: 10,
+  },
+  limits: {
+    // Long contexts and inline images fit; one request cannot fill the memory.
+    body_limit_bytes: 33_554_432,
+    // Waiting requests are still served for this long after SIGTERM.
+    drain_timeout_secs: 30,
+    // Long generations end by themselves within ten minutes.
+    shutdown_grace_period_secs: 600,
+    // Enough for a dashboard, few enough for a time series database.
+    tenant_metric_top_n: 32,
+  },
+} as const;

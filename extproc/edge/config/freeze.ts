@@ -1,0 +1,124 @@
+// Turns a checked file into the frozen value the whole process runs on: texts become addresses,
+// durations become milliseconds, names get their brands, defaults that depend on another value are
+// filled in. It cannot fail, because the schema and the rules have seen every value before.
+
+import type {
+  EnvoyConfig,
+  ListenAddress,
+  ModelConfig,
+  PartitionConfig,
+  WeirConfig,
+  WorkerConfig,
+} from "../../core/model/config.js";
+import { clusterName, modelId, partitionName } from "../../core/model/ids.js";
+import type { ModelId, PartitionName } from "../../core/model/ids.js";
+import { invariant } from "../../core/model/invariant.js";
+import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
+import type { FileConfig } from "./schema.js";
+
+/** The configuration of the process, frozen to its leaves. */
+export function freezeConfig(file: FileConfig): WeirConfig {
+  const { scheduler, trust } = file;
+  const slots = scheduler.max_concurrent_requests;
+  return deepFreeze<WeirConfig>({
+    listen: { ext_proc: address(file.listen.ext_proc) },
+    envoy: envoyConfig(file.envoy),
+    admin: { listen: address(file.admin.listen), log_level: file.admin.log_level },
+    workers: file.workers.map(workerConfig),
+    models: modelConfigs(file.models),
+    trust: {
+      tenant_id: trust.tenant_id,
+      prefer_tenant_id: trust.prefer_tenant_id,
+      request_model: trust.request_model,
+      output_token_estimate: trust.output_token_estimate,
+      admission_partition: trust.admission_partition,
+      target_worker_url: trust.target_worker_url,
+      excluded_worker_urls: trust.excluded_worker_urls,
+      tenant_header_name: trust.tenant_header_name.toLowerCase(),
+      peers: trust.peers,
+    },
+    headers: file.headers,
+    scheduler: {
+      max_concurrent_requests: slots === -1 ? undefined : slots,
+      queue_size: scheduler.queue_size,
+      queue_timeout_secs: scheduler.queue_timeout_secs,
+      queue_timeout_status: scheduler.queue_timeout_status,
+      admission_partitions: partitionConfigs(scheduler.admission_partitions),
+      default_admission_partition: partitionName(scheduler.default_admission_partition),
+    },
+    fair_share: file.fair_share,
+    settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
+    health: file.health,
+    breaker: file.breaker,
+    limits: file.limits,
+  });
+}
+
+function envoyConfig(envoy: FileConfig["envoy"]): EnvoyConfig {
+  const { ext_proc_target, tls } = envoy;
+  return {
+    address: envoy.address,
+    port: envoy.port,
+    admin_address: envoy.admin_address,
+    admin_port: envoy.admin_port,
+    ext_proc_target: ext_proc_target === undefined ? undefined : address(ext_proc_target),
+    trusted_hops: envoy.trusted_hops,
+    message_timeout_ms: milliseconds(envoy.message_timeout),
+    request_timeout_ms: milliseconds(envoy.request_timeout),
+    http_filters_before: envoy.http_filters_before,
+    identity_metadata: envoy.identity_metadata.map(({ namespace, path }) => ({
+      namespace,
+      path: typeof path === "string" ? path.split(".") : path,
+    })),
+    tls: tls === undefined ? undefined : { ...tls, client_ca_file: tls.client_ca_file },
+  };
+}
+
+function workerConfig(worker: FileConfig["workers"][number]): WorkerConfig {
+  const url = readWorkerUrl(worker.url);
+  invariant(url !== undefined, `worker url ${worker.url} passed the schema`);
+  const partition = worker.labels.admission_partition;
+  return {
+    id: worker.id ?? worker.cluster,
+    url,
+    cluster: clusterName(worker.cluster),
+    engine: worker.engine,
+    models: worker.models.map(modelId),
+    labels: {
+      max_running_requests: worker.labels.max_running_requests,
+      admission_partition: partition === undefined ? undefined : partitionName(partition),
+    },
+  };
+}
+
+function modelConfigs(models: FileConfig["models"]): ReadonlyMap<ModelId, ModelConfig> {
+  return new Map(Object.entries(models).map(([name, model]) => [modelId(name), model]));
+}
+
+function partitionConfigs(
+  partitions: FileConfig["scheduler"]["admission_partitions"],
+): ReadonlyMap<PartitionName, PartitionConfig> {
+  return new Map(Object.entries(partitions).map(([name, part]) => [partitionName(name), part]));
+}
+
+function address(text: string): ListenAddress {
+  const read = readListenAddress(text);
+  invariant(read !== undefined, `address ${text} passed the schema`);
+  return read;
+}
+
+function milliseconds(text: string): number {
+  const read = readDurationMs(text);
+  invariant(read !== undefined, `duration ${text} passed the schema`);
+  return read;
+}
+
+/** Freezes mappings, lists and the values of Maps; a Map itself is read-only by its type. */
+function deepFreeze<Value>(value: Value): Value {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  const children: readonly unknown[] =
+    value instanceof Map ? [...value.values()] : Object.values(value);
+  Object.freeze(value);
+  children.forEach(deepFreeze);
+  return value;
+}

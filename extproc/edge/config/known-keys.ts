@@ -1,0 +1,107 @@
+// What to say about a key the schema does not know: it has another name here, it belongs to a part
+// that is not in this version, or it is a typing error, and then the nearest known key is named.
+// The list of known keys is read from the schema, so it cannot fall behind.
+
+import { z } from "zod";
+import type { ConfigPath } from "./problem.js";
+
+/** Keys of parts that are not in this version, by the path of their mapping (`*` = any name). */
+const NOT_AVAILABLE: Readonly<Record<string, string>> = {
+  "": "adaptive_admission selection seeding credits",
+  scheduler:
+    "classes tenant_policies default_max_class adaptive_capacity rate_limit_tokens_per_second " +
+    "fallback_to_limiter reserved_share_max starvation_max_share",
+  "scheduler.admission_partitions.*":
+    "capacity_from_healthy_replicas max_concurrent_requests_per_healthy_replica",
+  fair_share:
+    "enabled default_weight tenant_weights model_profiles max_queued_requests_per_tenant " +
+    "max_tracked_tenants",
+  "models.*": "ownership",
+};
+
+/** Keys that stand elsewhere or under another name, wherever they are written. */
+const RENAMED: Readonly<Record<string, string>> = {
+  trust_tenant_header: "trust.tenant_id",
+  prefer_trusted_tenant_header: "trust.prefer_tenant_id",
+  trust_output_token_estimate_header: "trust.output_token_estimate",
+  trust_request_model_header: "trust.request_model",
+};
+
+/** The sentence for an unknown `key` of the mapping at `path`. */
+export function explainUnknownKey(schema: z.ZodType, path: ConfigPath, key: string): string {
+  const renamed = Object.hasOwn(RENAMED, key) ? RENAMED[key] : undefined;
+  if (renamed !== undefined) return `is not a key here; the key is ${renamed}`;
+  if (isUnavailable(path, key)) return `${key} is not available in this version`;
+  const nearest = nearestKey(key, knownKeys(schema, path));
+  return nearest === undefined
+    ? "is not a known key"
+    : `is not a known key; did you mean ${nearest}?`;
+}
+
+function isUnavailable(path: ConfigPath, key: string): boolean {
+  return Object.entries(NOT_AVAILABLE).some(([pattern, keys]) => {
+    const steps = pattern === "" ? [] : pattern.split(".");
+    const here =
+      steps.length === path.length && steps.every((step, i) => step === "*" || step === path[i]);
+    return here && keys.split(" ").includes(key);
+  });
+}
+
+/** Keys the schema knows in the mapping at `path`; none when it is no mapping of fixed keys. */
+export function knownKeys(schema: z.ZodType, path: ConfigPath): readonly string[] {
+  let here: unknown = unwrapped(schema);
+  for (const step of path) {
+    if (here instanceof z.ZodObject) here = unwrapped(here.shape[step]);
+    else if (here instanceof z.ZodRecord) here = unwrapped(here.valueType);
+    else if (here instanceof z.ZodArray) here = unwrapped(here.element);
+    else return [];
+  }
+  return here instanceof z.ZodObject ? Object.keys(here.shape) : [];
+}
+
+function unwrapped(schema: unknown): unknown {
+  let inner = schema;
+  while (
+    inner instanceof z.ZodDefault ||
+    inner instanceof z.ZodPrefault ||
+    inner instanceof z.ZodOptional
+  ) {
+    inner = inner.unwrap();
+  }
+  return inner;
+}
+
+/** The known key with the fewest edits, when they are few enough to be a slip of the hand. */
+export function nearestKey(key: string, known: readonly string[]): string | undefined {
+  let nearest: string | undefined;
+  // A third of the letters: `queue_sise` finds queue_size, `colour` finds nothing.
+  let least = Math.max(2, Math.ceil(key.length / 3)) + 1;
+  for (const candidate of known) {
+    const edits = editDistance(key.toLowerCase(), candidate);
+    if (edits < least && edits < Math.min(key.length, candidate.length)) {
+      least = edits;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+/** Longest key that is compared; the work grows with the product of both lengths. */
+const COMPARED_KEY_MAX_CHARS = 64;
+
+/** Levenshtein distance, row by row. */
+function editDistance(a: string, b: string): number {
+  if (a.length > COMPARED_KEY_MAX_CHARS) return a.length;
+  let above = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row += 1) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column += 1) {
+      const replaced = (above[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
+      const removed = (above[column] ?? 0) + 1;
+      const added = (current[column - 1] ?? 0) + 1;
+      current.push(Math.min(replaced, removed, added));
+    }
+    above = current;
+  }
+  return above[b.length] ?? 0;
+}

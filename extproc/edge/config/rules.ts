@@ -1,0 +1,125 @@
+// Rules that need more than one value: what must be unique, what must fit into what, what needs
+// something else to be on. Each rule reads the sound part of the file only and reports the place a
+// person would change first, naming the other place in the message.
+
+import type { ListenAddress } from "../../core/model/config.js";
+import { readListenAddress } from "./addresses.js";
+import type { Draft } from "./draft.js";
+import type { ConfigPath, Finding } from "./problem.js";
+import { checkModels, checkWorkers } from "./rules-workers.js";
+
+/** Every broken rule of a draft. */
+export function checkRules(draft: Draft): Finding[] {
+  return [
+    ...checkWorkers(draft),
+    ...checkModels(draft),
+    ...checkTrust(draft),
+    ...checkPartitions(draft),
+    ...checkHealth(draft),
+    ...checkListeners(draft),
+  ];
+}
+
+function checkTrust({ trust }: Draft): Finding[] {
+  if (trust?.prefer_tenant_id !== true || trust.tenant_id !== false) return [];
+  const message =
+    "trust.prefer_tenant_id is on and trust.tenant_id is off; " +
+    "turn trust.tenant_id on, or trust.prefer_tenant_id off";
+  return [{ path: ["trust", "prefer_tenant_id"], message }];
+}
+
+function checkPartitions({ scheduler }: Draft): Finding[] {
+  const partitions = scheduler?.admission_partitions;
+  if (scheduler === undefined || partitions === undefined) return [];
+  const names = Object.keys(partitions).filter((name) => partitions[name] !== undefined);
+  if (names.length === 0) return [];
+  const problems: Finding[] = [];
+  const fallback = scheduler.default_admission_partition;
+  if (fallback !== undefined && !names.includes(fallback)) {
+    const message =
+      `must be one of the names in scheduler.admission_partitions (${names.join(", ")}), ` +
+      `got ${JSON.stringify(fallback)}`;
+    problems.push({ path: ["scheduler", "default_admission_partition"], message });
+  }
+  const over = (key: "max_concurrent_requests" | "queue_size"): void => {
+    const most = scheduler[key];
+    const parts = names.map((name) => partitions[name]?.[key]);
+    // -1 leaves the ceiling to the workers: nothing to compare with before they report.
+    if (most === undefined || most === -1 || parts.includes(undefined)) return;
+    const sum = parts.reduce<number>((total, part) => total + (part ?? 0), 0);
+    if (sum <= most) return;
+    const terms = names.map((name) => `${name} ${String(partitions[name]?.[key])}`).join(", ");
+    const message =
+      `${key} of all partitions must add up to at most scheduler.${key} = ${String(most)}, ` +
+      `got ${String(sum)} (${terms})`;
+    problems.push({ path: ["scheduler", "admission_partitions"], message });
+  };
+  over("max_concurrent_requests");
+  over("queue_size");
+  return problems;
+}
+
+function checkHealth({ health }: Draft): Finding[] {
+  const interval = health?.interval_secs;
+  const timeout = health?.timeout_secs;
+  if (interval === undefined || timeout === undefined || timeout < interval) return [];
+  const message = `must be below health.interval_secs = ${String(interval)}, got ${String(timeout)}`;
+  return [{ path: ["health", "timeout_secs"], message }];
+}
+
+interface Listener {
+  readonly path: ConfigPath;
+  readonly name: string;
+  readonly address: ListenAddress;
+}
+
+function checkListeners(draft: Draft): Finding[] {
+  const { envoy } = draft;
+  const weir = [
+    listener(["listen", "ext_proc"], draft.listen?.ext_proc),
+    listener(["admin", "listen"], draft.admin?.listen),
+  ];
+  const doors = [
+    listener(["envoy", "port"], hostPort(envoy?.address, envoy?.port)),
+    listener(["envoy", "admin_port"], hostPort(envoy?.admin_address, envoy?.admin_port)),
+  ];
+  // With a target of its own Envoy runs on another host, or in another container.
+  const hosts = envoy?.ext_proc_target === undefined ? [[...weir, ...doors]] : [weir, doors];
+  const problems: Finding[] = [];
+  for (const host of hosts) {
+    const seen: Listener[] = [];
+    for (const next of host) {
+      if (next === undefined) continue;
+      const other = seen.find((earlier) => collide(earlier.address, next.address));
+      if (other !== undefined) {
+        problems.push({ path: next.path, message: `is the address of ${other.name} as well` });
+      }
+      seen.push(next);
+    }
+  }
+  return problems;
+}
+
+function listener(path: readonly string[], text: string | undefined): Listener | undefined {
+  const address = text === undefined ? undefined : readListenAddress(text);
+  return address === undefined ? undefined : { path, name: path.join("."), address };
+}
+
+function hostPort(host: string | undefined, port: number | undefined): string | undefined {
+  if (host === undefined || port === undefined) return undefined;
+  return host.includes(":") ? `[${host}]:${String(port)}` : `${host}:${String(port)}`;
+}
+
+/** True when the operating system would refuse the second of two listeners. */
+function collide(a: ListenAddress, b: ListenAddress): boolean {
+  if (a.kind === "unix" || b.kind === "unix" || a.port !== b.port) return false;
+  return plainHost(a.host) === plainHost(b.host) || isEverywhere(a.host) || isEverywhere(b.host);
+}
+
+function plainHost(host: string): string {
+  return host === "localhost" ? "127.0.0.1" : host;
+}
+
+function isEverywhere(host: string): boolean {
+  return host === "0.0.0.0" || host === "::";
+}

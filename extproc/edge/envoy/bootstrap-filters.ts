@@ -1,0 +1,76 @@
+// The HTTP filters of the listener: what the operator puts before ext_proc, then ext_proc itself,
+// then the router. The processing mode, the hold budget and the failure behaviour here are what the
+// session code in this folder relies on; changing one means changing the other.
+
+import { EXT_PROC_CLUSTER } from "../../core/model/config.js";
+import type { WeirConfig } from "../../core/model/config.js";
+import { overrideBudgetSecs } from "../../core/model/hold-budget.js";
+import { EXT_PROC_FILTER } from "./messages.js";
+import { NAMESPACE } from "./replies.js";
+import { extension, seconds } from "./bootstrap-value.js";
+import type { BootstrapMap, BootstrapValue } from "./bootstrap-value.js";
+
+/** Largest message of Weir that Envoy takes: replies are short, error bodies included. */
+const REPLY_MAX_BYTES = 1_048_576;
+
+const EXT_PROC_TYPE = "envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor";
+const ROUTER_TYPE = "envoy.extensions.filters.http.router.v3.Router";
+
+/** All HTTP filters in order. */
+export function httpFilters(config: WeirConfig): readonly BootstrapValue[] {
+  return [
+    ...(config.envoy.http_filters_before as readonly BootstrapValue[]),
+    extension(EXT_PROC_FILTER, EXT_PROC_TYPE, extProc(config)),
+    extension("envoy.filters.http.router", ROUTER_TYPE),
+  ];
+}
+
+/** Names of the operator's filters. */
+export function namesBefore(config: WeirConfig): readonly string[] {
+  return config.envoy.http_filters_before.map((filter) => (filter as { name: string }).name);
+}
+
+function extProc(config: WeirConfig): BootstrapMap {
+  return {
+    grpc_service: {
+      envoy_grpc: { cluster_name: EXT_PROC_CLUSTER, max_receive_message_length: REPLY_MAX_BYTES },
+    },
+    failure_mode_allow: true,
+    status_on_error: { code: "ServiceUnavailable" },
+    message_timeout: seconds(config.envoy.message_timeout_ms / 1000),
+    max_message_timeout: seconds(overrideBudgetSecs(config)),
+    allow_mode_override: true,
+    allow_content_length_header: true,
+    request_attributes: [
+      "source.address",
+      "connection.mtls",
+      "connection.uri_san_peer_certificate",
+    ],
+    response_attributes: [
+      "xds.cluster_name",
+      "upstream.address",
+      "upstream.request_attempt_count",
+      "response.code_details",
+      "response.flags",
+    ],
+    metadata_options: metadataOptions(config),
+    mutation_rules: {
+      disallow_expression: { regex: "host|:authority|:path|:method|authorization" },
+    },
+    processing_mode: {
+      request_header_mode: "SEND",
+      request_body_mode: "BUFFERED",
+      response_header_mode: "SEND",
+      response_body_mode: "NONE",
+      request_trailer_mode: "SKIP",
+      response_trailer_mode: "SEND",
+    },
+  };
+}
+
+function metadataOptions(config: WeirConfig): BootstrapMap {
+  const receiving_namespaces = { untyped: [NAMESPACE] };
+  const sources = [...new Set(config.envoy.identity_metadata.map((source) => source.namespace))];
+  if (sources.length === 0) return { receiving_namespaces };
+  return { receiving_namespaces, forwarding_namespaces: { untyped: sources } };
+}

@@ -1,0 +1,122 @@
+// Transport over @grpc/grpc-js. Messages pass as bytes: the codec is ours, gRPC only frames them.
+//
+// Three facts shape it. grpc-js emits `cancelled` on nearly every stream, so only the first of `end`,
+// `close`, `cancelled` and `error` counts. A stream must be ended by us on `end`, or Envoy resets it
+// and Node's HTTP/2 gives up the connection after about a thousand resets. And the default receive
+// limit of 4 MiB would turn a larger request body into an error, so it is set from the body limit.
+
+import * as grpc from "@grpc/grpc-js";
+import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
+import type { ListenAddress } from "../../core/model/config.js";
+import type { Exchange, OpenExchange, Transport } from "./transport.js";
+
+const SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor";
+/** Names of the health service: liveness never depends on readiness, or a drain would look like a crash. */
+const READINESS_NAMES = ["", "readiness", SERVICE] as const;
+const LIVENESS_NAME = "liveness";
+
+const passBytes = (bytes: Buffer): Buffer => bytes;
+
+const processDefinition = {
+  path: `/${SERVICE}/Process`,
+  requestStream: true,
+  responseStream: true,
+  requestSerialize: passBytes,
+  requestDeserialize: passBytes,
+  responseSerialize: passBytes,
+  responseDeserialize: passBytes,
+} as const satisfies grpc.MethodDefinition<Buffer, Buffer>;
+
+export interface GrpcTransportOptions {
+  /** Largest message taken, in bytes: the largest body plus room for its framing. */
+  readonly maxReceiveBytes: number;
+}
+
+export class GrpcTransport implements Transport {
+  readonly #server: grpc.Server;
+  readonly #health: HealthImplementation;
+
+  constructor(open: OpenExchange, options: GrpcTransportOptions) {
+    this.#server = new grpc.Server({
+      "grpc.max_receive_message_length": options.maxReceiveBytes,
+      "grpc.max_concurrent_streams": 100_000,
+    });
+    this.#server.addService(
+      { Process: processDefinition },
+      {
+        Process: (call: grpc.ServerDuplexStream<Buffer, Buffer>) => {
+          serve(call, open);
+        },
+      },
+    );
+    const statuses: ServingStatusMap = { [LIVENESS_NAME]: "SERVING" };
+    for (const name of READINESS_NAMES) statuses[name] = "NOT_SERVING";
+    this.#health = new HealthImplementation(statuses);
+    this.#health.addToServer(this.#server);
+  }
+
+  listen(address: ListenAddress): Promise<ListenAddress> {
+    const target =
+      address.kind === "unix"
+        ? `unix:${address.path}`
+        : `${hostPart(address.host)}:${String(address.port)}`;
+    return new Promise((resolve, reject) => {
+      this.#server.bindAsync(target, grpc.ServerCredentials.createInsecure(), (error, port) => {
+        if (error !== null) reject(error);
+        else resolve(address.kind === "unix" ? address : { ...address, port });
+      });
+    });
+  }
+
+  setReady(ready: boolean): void {
+    for (const name of READINESS_NAMES) {
+      this.#health.setStatus(name, ready ? "SERVING" : "NOT_SERVING");
+    }
+  }
+
+  close(graceMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        this.#server.forceShutdown();
+        resolve();
+      }, graceMs);
+      this.#server.tryShutdown(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+}
+
+function hostPart(host: string): string {
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+function serve(call: grpc.ServerDuplexStream<Buffer, Buffer>, open: OpenExchange): void {
+  let closed = false;
+  const exchange: Exchange = {
+    send: (reply) => {
+      if (!closed) call.write(reply);
+    },
+    abort: () => {
+      if (closed) return;
+      call.emit("error", { code: grpc.status.INTERNAL, details: "the stream cannot go on" });
+    },
+  };
+  const handler = open(exchange);
+  const close = (): void => {
+    if (closed) return;
+    closed = true;
+    handler.closed();
+  };
+  call.on("data", (bytes: Buffer) => {
+    if (!closed) handler.message(bytes);
+  });
+  call.on("end", () => {
+    close();
+    call.end();
+  });
+  call.on("close", close);
+  call.on("cancelled", close);
+  call.on("error", close);
+}

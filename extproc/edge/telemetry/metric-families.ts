@@ -1,0 +1,112 @@
+// The counters and histograms of Weir, made once on an injected registry. Names and labels are part of
+// the interface to dashboards: docs/metrics.md lists them.
+
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import type { RequestOutcome } from "../../core/settlement/outcome.js";
+
+/** Waits from "at once" to the longest queue timeouts. */
+const WAIT_BUCKETS_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+export interface MetricFamilies {
+  readonly received: Counter;
+  readonly admitted: Counter;
+  readonly rejected: Counter;
+  readonly byOutcome: Readonly<Record<RequestOutcome, Counter | undefined>>;
+  readonly rejections: Counter<"code">;
+  readonly queueWait: Histogram<"partition">;
+  readonly firstByte: Histogram<"model">;
+  readonly settlements: Counter<"kind">;
+  readonly charged: Counter<"tenant">;
+  readonly fallbacks: Counter<"reason">;
+  readonly refusedValues: Counter<"reason">;
+  readonly unknownPartition: Counter;
+  readonly selections: Counter<"model" | "policy">;
+  readonly cutHolds: Counter;
+  readonly faults: Counter;
+}
+
+/** @param startTimeSeconds start of the process in seconds since the epoch, for reset-safe deltas */
+export function createFamilies(registry: Registry, startTimeSeconds: number): MetricFamilies {
+  const registers = [registry];
+  const counter = <Label extends string = never>(
+    name: string,
+    help: string,
+    ...labelNames: Label[]
+  ): Counter<Label> => new Counter({ name: `weir_${name}`, help, labelNames, registers });
+  const wait = <Label extends string>(name: string, help: string, label: Label): Histogram<Label> =>
+    new Histogram({
+      name: `weir_${name}`,
+      help,
+      labelNames: [label],
+      buckets: WAIT_BUCKETS_S,
+      registers,
+    });
+  new Gauge({
+    name: "weir_http_admission_process_start_time_seconds",
+    help: "Start of the process, in seconds since the epoch.",
+    registers,
+  }).set(startTimeSeconds);
+  return {
+    ...admissionFamilies((name, help) => counter(`http_admission_${name}_total`, help)),
+    rejections: counter("rejections_total", "Refusals by code.", "code"),
+    queueWait: wait(
+      "scheduler_queue_wait_seconds",
+      "Time in the queue, whatever ended it.",
+      "partition",
+    ),
+    firstByte: wait(
+      "time_to_first_byte_seconds",
+      "From the arrival of a request to the first non-empty chunk of its answer.",
+      "model",
+    ),
+    settlements: counter("settlements_total", "Settled requests by kind.", "kind"),
+    charged: counter(
+      "fair_share_charged_output_tokens_total",
+      "Output tokens charged at settlement.",
+      "tenant",
+    ),
+    fallbacks: counter(
+      "fair_share_fallback_total",
+      "Estimates and charges that fell back to a default.",
+      "reason",
+    ),
+    refusedValues: counter(
+      "identity_refused_values_total",
+      "Identity values that were sent but not usable.",
+      "reason",
+    ),
+    unknownPartition: counter(
+      "unknown_partition_header_total",
+      "Trusted partition headers that name no partition.",
+    ),
+    selections: counter(
+      "worker_selection_total",
+      "Workers chosen, by model and policy.",
+      "model",
+      "policy",
+    ),
+    cutHolds: counter("envoy_cut_hold_total", "Held requests that a timeout of Envoy's ended."),
+    faults: counter("ext_proc_faults_total", "Messages that could not be handled."),
+  };
+}
+
+function admissionFamilies(
+  counter: (name: string, help: string) => Counter,
+): Pick<MetricFamilies, "received" | "admitted" | "rejected" | "byOutcome"> {
+  return {
+    received: counter("received", "Inference requests that entered admission."),
+    admitted: counter("admitted", "Requests that got a slot and a worker."),
+    rejected: counter("rejected", "Requests refused before they got a slot and a worker."),
+    byOutcome: {
+      success: counter("success", "Answers delivered whole, 2xx and 3xx."),
+      http_4xx: counter("http_4xx", "Answers delivered whole, 4xx."),
+      http_5xx: counter("http_5xx", "Answers delivered whole, 5xx."),
+      interrupted: counter("interrupted", "Admitted requests whose answer broke off."),
+      pre_admission_interrupted: counter(
+        "pre_admission_interrupted",
+        "Requests that vanished while undecided.",
+      ),
+      rejected: undefined,
+    },
+  };
+}

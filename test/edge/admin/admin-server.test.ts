@@ -1,0 +1,75 @@
+import { expect } from "chai";
+import { AdminServer, type AdminPages } from "../../../extproc/edge/admin/admin-server.js";
+import { request } from "../../support/http-client.js";
+
+describe("AdminServer", () => {
+  let server: AdminServer;
+  let port: number;
+  let ready = false;
+  let errors: unknown[] = [];
+  let metrics: AdminPages["metrics"];
+
+  before(async () => {
+    server = new AdminServer({
+      ready: () => ready,
+      metrics: () => metrics(),
+      state: () => ({ workers: [] }),
+      onError: (error) => errors.push(error),
+    });
+    const address = await server.listen({ kind: "tcp", host: "127.0.0.1", port: 0 });
+    port = address.kind === "tcp" ? address.port : 0;
+  });
+  after(() => server.close());
+  beforeEach(() => {
+    ready = true;
+    errors = [];
+    metrics = () => Promise.resolve({ contentType: "text/plain; version=0.0.4", text: "m 1\n" });
+  });
+
+  const get = (path: string, method = "GET"): ReturnType<typeof request> =>
+    request({ port, path, method });
+
+  it("is healthy whatever the readiness, and ready only when told so", async () => {
+    expect((await get("/readyz")).status).to.equal(200);
+    ready = false;
+    expect((await get("/readyz")).status).to.equal(503);
+    expect((await get("/healthz")).status).to.equal(200);
+  });
+
+  it("serves metrics with their content type and state as JSON, query or not", async () => {
+    const page = await get("/metrics?x=1");
+    expect(page.headers["content-type"]).to.equal("text/plain; version=0.0.4");
+    expect(page.body.toString()).to.equal("m 1\n");
+    const state = await get("/state");
+    expect(state.headers["content-type"]).to.equal("application/json");
+    expect(JSON.parse(state.body.toString())).to.deep.equal({ workers: [] });
+  });
+
+  it("answers HEAD without a body, refuses other methods and unknown paths", async () => {
+    const head = await get("/healthz", "HEAD");
+    expect([head.status, head.body.length]).to.deep.equal([200, 0]);
+    const post = await get("/state", "POST");
+    expect([post.status, post.headers.allow]).to.deep.equal([405, "GET, HEAD"]);
+    expect((await get("/nope")).status).to.equal(404);
+  });
+
+  it("answers 500 and reports when a page cannot be made", async () => {
+    metrics = () => Promise.reject(new Error("broken"));
+    expect((await get("/metrics")).status).to.equal(500);
+    expect(errors).to.have.length(1);
+  });
+
+  it("rejects a port that is taken", async () => {
+    const second = new AdminServer({
+      ready: () => true,
+      metrics,
+      state: () => ({}),
+      onError: () => undefined,
+    });
+    const failure = await second.listen({ kind: "tcp", host: "127.0.0.1", port }).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    expect(failure).to.have.property("code", "EADDRINUSE");
+  });
+});

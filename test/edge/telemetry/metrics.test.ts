@@ -1,0 +1,188 @@
+// What each settlement does to the metrics, on a registry of its own.
+
+import { expect } from "chai";
+import { tenantKey, modelId, partitionName } from "../../../extproc/core/model/ids.js";
+import { monotonicMs } from "../../../extproc/core/model/time.js";
+import type { SettlementRecord } from "../../../extproc/core/request/settlement-record.js";
+import { LabelCap } from "../../../extproc/edge/telemetry/label-cap.js";
+import {
+  createMetricsRegistry,
+  metricsPage,
+} from "../../../extproc/edge/telemetry/metrics-registry.js";
+import { Metrics } from "../../../extproc/edge/telemetry/metrics.js";
+import { healthyRegistry } from "../../support/workers.js";
+
+const RECORD: SettlementRecord = {
+  requestId: "r",
+  tenant: tenantKey("auth:acme"),
+  tenantSource: "metadata",
+  refusedValues: [],
+  endpoint: "chat",
+  model: modelId("demo"),
+  accountingModel: undefined,
+  partition: partitionName("global"),
+  unknownPartitionHeader: false,
+  worker: undefined,
+  stream: false,
+  outcome: "success",
+  rejection: undefined,
+  status: 200,
+  codeDetails: "via_upstream",
+  admitted: true,
+  waited: false,
+  queuedMs: 0,
+  timeToFirstByteMs: 120,
+  durationMs: 500,
+  estimateTokens: 256,
+  estimateFallback: undefined,
+  charge: { kind: "observed", tokens: 37, clockTokens: 37 },
+  promptTokens: 9,
+  cachedTokens: undefined,
+  cutHold: false,
+};
+
+function metrics(tenants: readonly string[] = ["auth:acme"], topN = 32): Metrics {
+  return new Metrics({
+    registry: createMetricsRegistry(false),
+    models: new LabelCap(["demo"], 10),
+    tenants: new LabelCap(tenants, topN),
+    startTimeSeconds: 1_700_000_000,
+  });
+}
+
+async function lines(of: Metrics): Promise<readonly string[]> {
+  const { text } = await metricsPage(of.registry);
+  return text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+}
+
+async function value(of: Metrics, series: string): Promise<number | undefined> {
+  const line = (await lines(of)).find((candidate) => candidate.startsWith(`${series} `));
+  return line === undefined ? undefined : Number(line.slice(series.length + 1));
+}
+
+describe("Metrics", () => {
+  it("counts an observed answer: admission, wait, first byte, charge, selection", async () => {
+    const all = metrics();
+    all.received();
+    all.admitted();
+    all.settled(RECORD);
+    for (const [series, expected] of [
+      ["weir_http_admission_received_total", 1],
+      ["weir_http_admission_admitted_total", 1],
+      ["weir_http_admission_success_total", 1],
+      ['weir_settlements_total{kind="observed"}', 1],
+      ['weir_fair_share_charged_output_tokens_total{tenant="auth:acme"}', 37],
+      ['weir_worker_selection_total{model="demo",policy="power_of_two"}', 1],
+      ['weir_scheduler_queue_wait_seconds_count{partition="global"}', 1],
+      ['weir_time_to_first_byte_seconds_sum{model="demo"}', 0.12],
+      ["weir_http_admission_process_start_time_seconds", 1_700_000_000],
+    ] as const) {
+      expect(await value(all, series), series).to.equal(expected);
+    }
+  });
+
+  it("counts each outcome in its own series and a refusal by its code", async () => {
+    const all = metrics();
+    const outcomes = ["http_4xx", "http_5xx", "interrupted", "pre_admission_interrupted"] as const;
+    for (const outcome of outcomes) all.settled({ ...RECORD, outcome });
+    const refused = { outcome: "rejected", admitted: false, charge: undefined } as const;
+    all.settled({ ...RECORD, ...refused, rejection: "scheduler_queue_full" });
+    all.settled({ ...RECORD, ...refused, endpoint: undefined, rejection: "unknown_path" });
+    for (const outcome of [...outcomes, "rejected"]) {
+      const series = `weir_http_admission_${outcome}_total`;
+      expect(await value(all, series), series).to.equal(1);
+    }
+    expect(await value(all, 'weir_rejections_total{code="scheduler_queue_full"}')).to.equal(1);
+    expect(await value(all, 'weir_rejections_total{code="unknown_path"}')).to.equal(1);
+  });
+
+  it("counts fallbacks, refused values, unknown partitions and cut holds by their reasons", async () => {
+    const all = metrics();
+    all.settled({
+      ...RECORD,
+      estimateFallback: "untrusted_estimate",
+      unknownPartitionHeader: true,
+      cutHold: true,
+      refusedValues: [{ header: "x-weir-tenant-id", reason: "duplicate" }],
+      charge: { kind: "missing_usage", tokens: 256, clockTokens: 256 },
+    });
+    for (const series of [
+      'weir_fair_share_fallback_total{reason="untrusted_estimate"}',
+      'weir_fair_share_fallback_total{reason="missing_usage"}',
+      'weir_identity_refused_values_total{reason="duplicate"}',
+      "weir_unknown_partition_header_total",
+      "weir_envoy_cut_hold_total",
+    ]) {
+      expect(await value(all, series), series).to.equal(1);
+    }
+  });
+
+  it("never charges or counts a pass-through request as admission", async () => {
+    const all = metrics();
+    all.settled({ ...RECORD, endpoint: "pass_through", charge: undefined, admitted: false });
+    expect(await value(all, "weir_http_admission_success_total")).to.equal(0);
+    expect(await value(all, 'weir_settlements_total{kind="observed"}')).to.equal(undefined);
+  });
+
+  it("keeps a flood of tenants and models in one series each: 100,000 names give `other`", async () => {
+    const all = metrics(["auth:acme"]);
+    for (let index = 0; index < 100_000; index += 1) {
+      all.settled({
+        ...RECORD,
+        tenant: tenantKey(`ip:${String(index)}`),
+        model: modelId(`m${String(index)}`),
+        charge: { kind: "observed", tokens: 1, clockTokens: 1 },
+      });
+    }
+    const text = await lines(all);
+    expect(text.length).to.be.below(200);
+    expect(
+      await value(all, 'weir_fair_share_charged_output_tokens_total{tenant="other"}'),
+    ).to.equal(100_000);
+  });
+
+  it("reads its gauges at each scrape and drops the series of a worker that is gone", async () => {
+    const all = metrics();
+    const url = "http://127.0.0.1:1";
+    const workers = healthyRegistry([{ url }]);
+    workers.get(url)?.runtime.holdLoad();
+    const view = { name: partitionName("p"), capacity: 8, in_flight: 3, queued: 2, queue_size: 10 };
+    all.observe({
+      partitions: () => [view],
+      workers,
+      counts: () => ({ live: 5, queued: 2 }),
+      now: () => monotonicMs(0),
+    });
+    for (const [series, expected] of [
+      ['weir_scheduler_partition_capacity{partition="p"}', 8],
+      ['weir_scheduler_partition_inflight{partition="p"}', 3],
+      ['weir_scheduler_partition_queue_depth{partition="p"}', 2],
+      ['weir_scheduler_partition_queue_size_limit{partition="p"}', 10],
+      ["weir_http_admission_active", 3],
+      ["weir_http_admission_queued", 2],
+      ["weir_http_admission_limit", 8],
+      ["weir_http_admission_queue_capacity", 10],
+      ["weir_requests_live", 5],
+      [`weir_worker_requests_active{worker="${url}"}`, 1],
+      [`weir_worker_healthy{worker="${url}"}`, 1],
+      [`weir_worker_breaker_open{worker="${url}"}`, 0],
+    ] as const) {
+      expect(await value(all, series), series).to.equal(expected);
+    }
+    workers.remove(url);
+    expect((await lines(all)).filter((line) => line.includes(url))).to.deep.equal([]);
+  });
+});
+
+describe("LabelCap", () => {
+  it("pins the first names in code-unit order, up to its limit, once each", () => {
+    const cap = new LabelCap(["b", "a", "c", "a"], 2);
+    expect(["a", "b", "c", "d", undefined].map((name) => cap.value(name))).to.deep.equal([
+      "a",
+      "b",
+      "other",
+      "other",
+      "other",
+    ]);
+  });
+});
