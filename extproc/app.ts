@@ -1,0 +1,311 @@
+// The composition root: builds the core and its edges from a frozen configuration, connects them,
+// starts them and stops them. The command line and the tests use it alike. Nothing is decided here.
+
+import { partitionCapacities } from "./core/capacity/partition-capacity.js";
+import { identityRules } from "./core/identity/caller.js";
+import { removeUpstream, ROUTE_HEADER } from "./core/identity/control-headers.js";
+import { ModelNames } from "./core/identity/model-names.js";
+import { partitionOfWorker, partitionRules } from "./core/identity/partition.js";
+import { GLOBAL_PARTITION, type ListenAddress, type WeirConfig } from "./core/model/config.js";
+import { overrideBudgetSecs } from "./core/model/hold-budget.js";
+import { createRng } from "./core/model/rng.js";
+import type { AdmissionRules } from "./core/request/admission-plan.js";
+import type { RequestObserver } from "./core/request/desk-context.js";
+import { RequestDesk } from "./core/request/request-desk.js";
+import type { SettlementRecord } from "./core/request/settlement-record.js";
+import type { PartitionOptions } from "./core/scheduler/partition.js";
+import { WorkerRegistry } from "./core/workers/registry.js";
+import { AdminServer } from "./edge/admin/admin-server.js";
+import { statePage } from "./edge/admin/state-page.js";
+import { HealthProber } from "./edge/engines/health-prober.js";
+import { createWireCodec, type CreateCodec } from "./edge/envoy/codec.js";
+import { EvidenceReader } from "./edge/envoy/evidence.js";
+import { GrpcTransport } from "./edge/envoy/grpc-transport.js";
+import { Session } from "./edge/envoy/session.js";
+import type { OpenExchange, Transport } from "./edge/envoy/transport.js";
+import { DeadlineTimer, now } from "./edge/runtime/clock.js";
+import { LabelCap } from "./edge/telemetry/label-cap.js";
+import { RateLimitedLog, type Log } from "./edge/telemetry/log.js";
+import { Metrics } from "./edge/telemetry/metrics.js";
+import { createMetricsRegistry, metricsPage } from "./edge/telemetry/metrics-registry.js";
+import { logSettlement } from "./edge/telemetry/request-log.js";
+
+/** Room for the framing of a request body above the body limit: Envoy's own limit stands 1 MiB above it. */
+const MESSAGE_OVERHEAD_BYTES = 2 * 1024 * 1024;
+/** Repeated complaints appear in the log at most this often. */
+const COMPLAINT_PERIOD_MS = 10_000;
+/** Time for the last frames of the transport when it closes. */
+const CLOSE_GRACE_MS = 1_000;
+
+export interface AppOptions {
+  readonly config: WeirConfig;
+  readonly log: Log;
+  /** Seed of the choice between workers; any number. */
+  readonly seed: number;
+  readonly startTimeSeconds: number;
+  /** Export the runtime's own metrics too. */
+  readonly processMetrics?: boolean;
+  /** Another way to serve ext_proc; the default is gRPC over HTTP/2. */
+  readonly transport?: (open: OpenExchange, maxReceiveBytes: number) => Transport;
+  /** Another codec, for comparison; the default is Weir's own. */
+  readonly createCodec?: CreateCodec;
+  /** Hears every settlement, for tests. */
+  readonly onSettled?: (record: SettlementRecord) => void;
+}
+
+export interface AppAddresses {
+  readonly extProc: ListenAddress;
+  readonly admin: ListenAddress;
+}
+
+/** How a drain ended. */
+export interface DrainResult {
+  /** Queued requests that were refused because their time in the drain was over. */
+  readonly refused: number;
+  /** Running requests that were no longer observed at the end; they go on in Envoy. */
+  readonly unobserved: number;
+}
+
+export class App {
+  readonly desk: RequestDesk;
+  readonly workers: WorkerRegistry;
+  readonly metrics: Metrics;
+  readonly #options: AppOptions;
+  readonly #transport: Transport;
+  readonly #admin: AdminServer;
+  readonly #prober: HealthProber;
+  readonly #deadlines: DeadlineTimer;
+  readonly #complaints = new RateLimitedLog(COMPLAINT_PERIOD_MS, now);
+  #listening = false;
+  #checked = false;
+  #onSettled: () => void = () => undefined;
+
+  constructor(options: AppOptions) {
+    const { config } = options;
+    this.#options = options;
+    this.metrics = new Metrics({
+      registry: createMetricsRegistry(options.processMetrics ?? false),
+      models: new LabelCap(modelNames(config), Number.POSITIVE_INFINITY),
+      tenants: new LabelCap([], config.limits.tenant_metric_top_n),
+      startTimeSeconds: options.startTimeSeconds,
+    });
+    this.workers = new WorkerRegistry({
+      health: config.health,
+      breaker: config.breaker,
+      onChange: () => {
+        this.#capacityChanged();
+      },
+    });
+    this.#deadlines = new DeadlineTimer(() => {
+      this.desk.expire(now());
+    });
+    this.desk = this.#createDesk();
+    for (const worker of config.workers) this.workers.put(worker);
+    this.metrics.observe({
+      partitions: () => this.desk.partitions(),
+      workers: this.workers,
+      counts: () => this.desk.counts,
+      now,
+    });
+    this.#prober = new HealthProber({
+      health: config.health,
+      urls: config.workers.map((worker) => worker.url),
+      onResult: (url, passed) => {
+        this.workers.recordHealth(url, passed);
+      },
+      onAllChecked: () => {
+        this.#checked = true;
+        this.#publishReadiness();
+      },
+    });
+    this.#transport = this.#createTransport();
+    this.#admin = new AdminServer({
+      ready: () => this.ready,
+      metrics: () => metricsPage(this.metrics.registry),
+      state: () => statePage(this.desk, this.workers, this.ready, now()),
+      onError: (error) => {
+        options.log.error({ err: error }, "admin server");
+      },
+    });
+  }
+
+  /** True while new requests can be served. */
+  get ready(): boolean {
+    return this.#listening && this.#checked && !this.desk.draining;
+  }
+
+  async start(): Promise<AppAddresses> {
+    const { listen, admin } = this.#options.config;
+    const adminAddress = await this.#admin.listen(admin.listen);
+    const extProc = await this.#transport.listen(listen.ext_proc);
+    this.#listening = true;
+    this.#publishReadiness();
+    this.#prober.start();
+    return { extProc, admin: adminAddress };
+  }
+
+  /**
+   * Takes no new request, serves the queue for `drain_timeout_secs`, then refuses the rest, and
+   * watches running answers until `shutdown_grace_period_secs` after the call or until `cut` fires.
+   */
+  async drain(cut: AbortSignal): Promise<DrainResult> {
+    const { drain_timeout_secs, shutdown_grace_period_secs } = this.#options.config.limits;
+    this.desk.drain();
+    this.#publishReadiness();
+    const startedAt = now();
+    await this.#until(() => this.desk.counts.queued === 0, drain_timeout_secs * 1_000, cut);
+    const refused = this.desk.counts.queued;
+    this.desk.refuseQueued(now());
+    const leftMs = Math.max(0, shutdown_grace_period_secs * 1_000 - (now() - startedAt));
+    await this.#until(() => this.desk.counts.live === 0, leftMs, cut);
+    return { refused, unobserved: this.desk.counts.live };
+  }
+
+  /** Closes everything. Running answers go on in Envoy without Weir. */
+  async stop(): Promise<void> {
+    this.#prober.stop();
+    this.#deadlines.stop();
+    await Promise.all([this.#transport.close(CLOSE_GRACE_MS), this.#admin.close()]);
+  }
+
+  #createDesk(): RequestDesk {
+    const { config } = this.#options;
+    return new RequestDesk(
+      {
+        identity: identityRules(config),
+        rules: admissionRules(config, this.workers, this.#options.seed),
+        partitions: partitionOptions(config),
+        holdBudgetMs: overrideBudgetSecs(config) * 1_000,
+        messageTimeoutMs: config.envoy.message_timeout_ms,
+        queueTimeoutStatus: config.scheduler.queue_timeout_status,
+        observer: this.#observer(),
+        onDeadline: (at) => {
+          this.#deadlines.arm(at);
+        },
+        onMoreWork: () => {
+          setImmediate(() => {
+            this.desk.turn(now());
+          });
+        },
+      },
+      now(),
+    );
+  }
+
+  #observer(): RequestObserver {
+    return {
+      received: () => {
+        this.metrics.received();
+      },
+      admitted: () => {
+        this.metrics.admitted();
+      },
+      settled: (record) => {
+        this.metrics.settled(record);
+        logSettlement(this.#options.log, record);
+        this.#options.onSettled?.(record);
+        this.#onSettled();
+      },
+    };
+  }
+
+  #createTransport(): Transport {
+    const { config, log, createCodec = createWireCodec } = this.#options;
+    const deps = {
+      desk: this.desk,
+      evidence: new EvidenceReader({
+        identityMetadata: config.envoy.identity_metadata,
+        peers: config.trust.peers,
+      }),
+      codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
+      now,
+      decodeMaxBytes: config.settlement.decode_max_bytes,
+      onFault: (error: unknown) => {
+        this.metrics.fault();
+        this.#complaints.once("fault", (swallowed) => {
+          log.error({ err: error, swallowed }, "a message could not be handled");
+        });
+      },
+      onMissingAttributes: () => {
+        this.#complaints.once("attributes", () => {
+          log.warn("Envoy sends no response attributes: add response_attributes to its filter");
+        });
+      },
+    };
+    const open: OpenExchange = (exchange) => new Session(deps, exchange);
+    const maxReceiveBytes = config.limits.body_limit_bytes + MESSAGE_OVERHEAD_BYTES;
+    return (
+      this.#options.transport?.(open, maxReceiveBytes) ??
+      new GrpcTransport(open, { maxReceiveBytes })
+    );
+  }
+
+  #capacityChanged(): void {
+    const { scheduler } = this.#options.config;
+    this.desk.setCapacities(partitionCapacities(scheduler, this.workers.all()), now());
+  }
+
+  #publishReadiness(): void {
+    this.#transport.setReady(this.ready);
+  }
+
+  /** Waits until `done` holds after a settlement, the time is over, or `cut` fires. */
+  #until(done: () => boolean, limitMs: number, cut: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const finish = (): void => {
+        clearTimeout(timer);
+        cut.removeEventListener("abort", finish);
+        this.#onSettled = () => undefined;
+        resolve();
+      };
+      const timer = setTimeout(finish, limitMs);
+      const check = (): void => {
+        if (done() || cut.aborted) finish();
+      };
+      this.#onSettled = check;
+      cut.addEventListener("abort", finish);
+      check();
+    });
+  }
+}
+
+function admissionRules(
+  config: WeirConfig,
+  registry: WorkerRegistry,
+  seed: number,
+): AdmissionRules {
+  const partitions = partitionRules(config.scheduler);
+  const models = new Set(config.workers.flatMap((worker) => worker.models));
+  const [first] = models;
+  return {
+    names: new ModelNames(config),
+    onlyModel: models.size === 1 ? first : undefined,
+    partitions,
+    selection: {
+      registry,
+      partitionOf: (worker, model) => partitionOfWorker(partitions, worker.labels, model),
+      rng: createRng(seed),
+    },
+    bodyLimitBytes: config.limits.body_limit_bytes,
+  };
+}
+
+function partitionOptions(config: WeirConfig): PartitionOptions[] {
+  const { scheduler } = config;
+  const queueTimeoutSecs = scheduler.queue_timeout_secs;
+  const capacities = partitionCapacities(scheduler, []);
+  const sizes =
+    scheduler.admission_partitions.size === 0
+      ? new Map([[GLOBAL_PARTITION, { queue_size: scheduler.queue_size }]])
+      : scheduler.admission_partitions;
+  return Array.from(sizes, ([name, { queue_size }]) => ({
+    name,
+    capacity: capacities.get(name) ?? 0,
+    queueSize: queue_size,
+    queueTimeoutSecs,
+  }));
+}
+
+function modelNames(config: WeirConfig): Iterable<string> {
+  return [...config.models.keys(), ...config.workers.flatMap((worker) => worker.models)];
+}
