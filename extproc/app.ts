@@ -1,20 +1,13 @@
 // The composition root: builds the core and its edges from a frozen configuration, connects them,
 // starts them and stops them. The command line and the tests use it alike. Nothing is decided here.
 
-import { partitionCapacities } from "./core/capacity/partition-capacity.js";
-import { identityRules } from "./core/identity/caller.js";
 import { removeUpstream, ROUTE_HEADER } from "./core/identity/control-headers.js";
-import { ModelNames } from "./core/identity/model-names.js";
-import { partitionOfWorker, partitionRules } from "./core/identity/partition.js";
-import { GLOBAL_PARTITION, type ListenAddress, type WeirConfig } from "./core/model/config.js";
-import { overrideBudgetSecs } from "./core/model/hold-budget.js";
-import { createRng } from "./core/model/rng.js";
-import type { AdmissionRules } from "./core/request/admission-plan.js";
+import type { ListenAddress, WeirConfig } from "./core/model/config.js";
+import { assembleCore } from "./core/request/assembly.js";
 import type { RequestObserver } from "./core/request/desk-context.js";
-import { RequestDesk } from "./core/request/request-desk.js";
+import type { RequestDesk } from "./core/request/request-desk.js";
 import type { SettlementRecord } from "./core/request/settlement-record.js";
-import type { PartitionOptions } from "./core/scheduler/partition.js";
-import { WorkerRegistry } from "./core/workers/registry.js";
+import type { WorkerRegistry } from "./core/workers/registry.js";
 import { AdminServer } from "./edge/admin/admin-server.js";
 import { statePage } from "./edge/admin/state-page.js";
 import { HealthProber } from "./edge/engines/health-prober.js";
@@ -89,18 +82,25 @@ export class App {
       tenants: new LabelCap([], config.limits.tenant_metric_top_n),
       startTimeSeconds: options.startTimeSeconds,
     });
-    this.workers = new WorkerRegistry({
-      health: config.health,
-      breaker: config.breaker,
-      onChange: () => {
-        this.#capacityChanged();
-      },
-    });
     this.#deadlines = new DeadlineTimer(() => {
       this.desk.expire(now());
     });
-    this.desk = this.#createDesk();
-    for (const worker of config.workers) this.workers.put(worker);
+    const core = assembleCore({
+      config,
+      seed: options.seed,
+      now,
+      observer: this.#observer(),
+      onDeadline: (at) => {
+        this.#deadlines.arm(at);
+      },
+      onMoreWork: () => {
+        setImmediate(() => {
+          this.desk.turn(now());
+        });
+      },
+    });
+    this.desk = core.desk;
+    this.workers = core.workers;
     this.metrics.observe({
       partitions: () => this.desk.partitions(),
       workers: this.workers,
@@ -168,30 +168,6 @@ export class App {
     await Promise.all([this.#transport.close(CLOSE_GRACE_MS), this.#admin.close()]);
   }
 
-  #createDesk(): RequestDesk {
-    const { config } = this.#options;
-    return new RequestDesk(
-      {
-        identity: identityRules(config),
-        rules: admissionRules(config, this.workers, this.#options.seed),
-        partitions: partitionOptions(config),
-        holdBudgetMs: overrideBudgetSecs(config) * 1_000,
-        messageTimeoutMs: config.envoy.message_timeout_ms,
-        queueTimeoutStatus: config.scheduler.queue_timeout_status,
-        observer: this.#observer(),
-        onDeadline: (at) => {
-          this.#deadlines.arm(at);
-        },
-        onMoreWork: () => {
-          setImmediate(() => {
-            this.desk.turn(now());
-          });
-        },
-      },
-      now(),
-    );
-  }
-
   #observer(): RequestObserver {
     return {
       received: () => {
@@ -240,11 +216,6 @@ export class App {
     );
   }
 
-  #capacityChanged(): void {
-    const { scheduler } = this.#options.config;
-    this.desk.setCapacities(partitionCapacities(scheduler, this.workers.all()), now());
-  }
-
   #publishReadiness(): void {
     this.#transport.setReady(this.ready);
   }
@@ -267,43 +238,6 @@ export class App {
       check();
     });
   }
-}
-
-function admissionRules(
-  config: WeirConfig,
-  registry: WorkerRegistry,
-  seed: number,
-): AdmissionRules {
-  const partitions = partitionRules(config.scheduler);
-  const models = new Set(config.workers.flatMap((worker) => worker.models));
-  const [first] = models;
-  return {
-    names: new ModelNames(config),
-    onlyModel: models.size === 1 ? first : undefined,
-    partitions,
-    selection: {
-      registry,
-      partitionOf: (worker, model) => partitionOfWorker(partitions, worker.labels, model),
-      rng: createRng(seed),
-    },
-    bodyLimitBytes: config.limits.body_limit_bytes,
-  };
-}
-
-function partitionOptions(config: WeirConfig): PartitionOptions[] {
-  const { scheduler } = config;
-  const queueTimeoutSecs = scheduler.queue_timeout_secs;
-  const capacities = partitionCapacities(scheduler, []);
-  const sizes =
-    scheduler.admission_partitions.size === 0
-      ? new Map([[GLOBAL_PARTITION, { queue_size: scheduler.queue_size }]])
-      : scheduler.admission_partitions;
-  return Array.from(sizes, ([name, { queue_size }]) => ({
-    name,
-    capacity: capacities.get(name) ?? 0,
-    queueSize: queue_size,
-    queueTimeoutSecs,
-  }));
 }
 
 function modelNames(config: WeirConfig): Iterable<string> {

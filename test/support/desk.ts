@@ -1,23 +1,17 @@
 // A whole core on virtual time: registry, scheduler and desk from a configuration, with everything
 // it tells its owner written down.
 
-import { partitionCapacities } from "../../extproc/core/capacity/partition-capacity.js";
-import { identityRules } from "../../extproc/core/identity/caller.js";
 import type { Evidence } from "../../extproc/core/identity/evidence.js";
-import { ModelNames } from "../../extproc/core/identity/model-names.js";
-import { partitionOfWorker, partitionRules } from "../../extproc/core/identity/partition.js";
-import { GLOBAL_PARTITION } from "../../extproc/core/model/config.js";
 import { headersFrom } from "../../extproc/core/model/headers.js";
-import { overrideBudgetSecs } from "../../extproc/core/model/hold-budget.js";
-import { createRng } from "../../extproc/core/model/rng.js";
 import { monotonicMs, type MonotonicMs } from "../../extproc/core/model/time.js";
 import type { RequestHead, ResponseHead } from "../../extproc/core/request/heads.js";
-import { RequestDesk } from "../../extproc/core/request/request-desk.js";
+import { assembleCore } from "../../extproc/core/request/assembly.js";
+import type { RequestDesk } from "../../extproc/core/request/request-desk.js";
 import type { RequestLife } from "../../extproc/core/request/request-life.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import type { Verdict } from "../../extproc/core/request/verdict.js";
 import type { ResponseAttributes } from "../../extproc/core/settlement/answer-origin.js";
-import { WorkerRegistry } from "../../extproc/core/workers/registry.js";
+import type { WorkerRegistry } from "../../extproc/core/workers/registry.js";
 import { testConfig, type ConfigSketch } from "./config.js";
 
 export const NO_EVIDENCE: Evidence = {
@@ -102,65 +96,31 @@ export class Bench {
 
   constructor(over: ConfigSketch = {}, seed = 1) {
     const config = testConfig(over);
-    const rules = partitionRules(config.scheduler);
-    this.registry = new WorkerRegistry({
-      health: config.health,
-      breaker: config.breaker,
-      onChange: () => {
-        const capacities = partitionCapacities(config.scheduler, this.registry.all());
-        this.desk.setCapacities(capacities, this.now);
+    const core = assembleCore({
+      config,
+      seed,
+      now: () => this.now,
+      observer: {
+        received: () => {
+          this.received += 1;
+        },
+        admitted: () => {
+          this.admitted += 1;
+        },
+        settled: (record) => {
+          this.settled.push(record);
+        },
+      },
+      onDeadline: (at) => {
+        this.deadline = at;
+      },
+      onMoreWork: () => {
+        this.moreWork += 1;
       },
     });
-    const models = new Set(config.workers.flatMap((worker) => worker.models));
-    const partitions =
-      config.scheduler.admission_partitions.size === 0
-        ? new Map([[GLOBAL_PARTITION, { queue_size: config.scheduler.queue_size }]])
-        : config.scheduler.admission_partitions;
-    this.desk = new RequestDesk(
-      {
-        identity: identityRules(config),
-        rules: {
-          names: new ModelNames(config),
-          onlyModel: models.size === 1 ? [...models][0] : undefined,
-          partitions: rules,
-          selection: {
-            registry: this.registry,
-            partitionOf: (worker, model) => partitionOfWorker(rules, worker.labels, model),
-            rng: createRng(seed),
-          },
-          bodyLimitBytes: config.limits.body_limit_bytes,
-        },
-        partitions: Array.from(partitions, ([name, { queue_size }]) => ({
-          name,
-          capacity: 0,
-          queueSize: queue_size,
-          queueTimeoutSecs: config.scheduler.queue_timeout_secs,
-        })),
-        holdBudgetMs: overrideBudgetSecs(config) * 1_000,
-        messageTimeoutMs: config.envoy.message_timeout_ms,
-        queueTimeoutStatus: config.scheduler.queue_timeout_status,
-        observer: {
-          received: () => {
-            this.received += 1;
-          },
-          admitted: () => {
-            this.admitted += 1;
-          },
-          settled: (record) => {
-            this.settled.push(record);
-          },
-        },
-        onDeadline: (at) => {
-          this.deadline = at;
-        },
-        onMoreWork: () => {
-          this.moreWork += 1;
-        },
-      },
-      this.now,
-    );
+    this.desk = core.desk;
+    this.registry = core.workers;
     for (const worker of config.workers) {
-      this.registry.put(worker);
       this.registry.recordHealth(worker.url, true);
     }
   }
