@@ -102,7 +102,8 @@ export class App {
     this.desk = core.desk;
     this.workers = core.workers;
     this.metrics.observe({
-      partitions: () => this.desk.partitions(),
+      partitions: () => this.desk.partitions(now()),
+      capacity: core.capacity,
       workers: this.workers,
       counts: () => this.desk.counts,
       now,
@@ -172,6 +173,9 @@ export class App {
     return {
       received: () => {
         this.metrics.received();
+      },
+      rateChecked: (allowed) => {
+        this.metrics.rateChecked(allowed);
       },
       admitted: () => {
         this.metrics.admitted();

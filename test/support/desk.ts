@@ -9,6 +9,7 @@ import { assembleCore } from "../../extproc/core/request/assembly.js";
 import type { RequestDesk } from "../../extproc/core/request/request-desk.js";
 import type { RequestLife } from "../../extproc/core/request/request-life.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
+import { sumOf } from "../../extproc/core/scheduler/admission.js";
 import type { Verdict } from "../../extproc/core/request/verdict.js";
 import type { ResponseAttributes } from "../../extproc/core/settlement/answer-origin.js";
 import type { WorkerRegistry } from "../../extproc/core/workers/registry.js";
@@ -104,6 +105,7 @@ export class Bench {
         received: () => {
           this.received += 1;
         },
+        rateChecked: () => undefined,
         admitted: () => {
           this.admitted += 1;
         },
@@ -155,7 +157,7 @@ export class Bench {
   leftovers(): Record<string, number> {
     let inFlight = 0;
     let load = 0;
-    for (const view of this.desk.partitions()) inFlight += view.in_flight;
+    for (const view of this.desk.partitions(this.now)) inFlight += sumOf(view.in_flight);
     for (const worker of this.registry.all()) load += worker.runtime.liveLoad;
     const { live, queued } = this.desk.counts;
     return { inFlight, load, live, queued };

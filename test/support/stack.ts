@@ -4,8 +4,10 @@
 
 import { App } from "../../extproc/app.js";
 import type { WeirConfig } from "../../extproc/core/model/config.js";
+import { sumOf } from "../../extproc/core/scheduler/admission.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import { bootstrapYaml } from "../../extproc/edge/envoy/bootstrap.js";
+import { now } from "../../extproc/edge/runtime/clock.js";
 import { silentLog } from "../../extproc/edge/telemetry/log.js";
 import type { MockWorkerOptions } from "../../envoy/mock-worker/options.js";
 import { startMockWorker, type MockWorker } from "../../envoy/mock-worker/server.js";
@@ -69,7 +71,7 @@ export class Stack {
   held(): Record<string, number> {
     let inFlight = 0;
     let load = 0;
-    for (const view of this.app.desk.partitions()) inFlight += view.in_flight;
+    for (const view of this.app.desk.partitions(now())) inFlight += sumOf(view.in_flight);
     for (const worker of this.app.workers.all()) load += worker.runtime.liveLoad;
     return { inFlight, load, ...this.app.desk.counts };
   }

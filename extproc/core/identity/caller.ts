@@ -4,12 +4,13 @@
 // fault an operator must see. A constraint on workers that cannot be read must not be dropped
 // silently: the request would go exactly where its sender said it must not.
 
-import type { WeirConfig } from "../model/config.js";
+import type { EnvoyConfig, SchedulerConfig, WeirConfig } from "../model/config.js";
 import type { HeaderSource } from "../model/headers.js";
 import type { TenantKey } from "../model/ids.js";
 import { controlRule, type Control, type ControlRule } from "./control-headers.js";
 import { readEstimate, type Estimate, type EstimateRules } from "./estimate.js";
 import type { Evidence } from "./evidence.js";
+import { resolvePriority, type Priority, type PriorityRules } from "./priority.js";
 import { resolveTenant, type TenantRules, type TenantSource } from "./tenant.js";
 import {
   readTrusted,
@@ -27,11 +28,13 @@ export interface IdentityRules {
   readonly partition: ControlRule;
   readonly targetWorkerUrl: ControlRule;
   readonly excludedWorkerUrls: ControlRule;
+  readonly priority: PriorityRules;
 }
 
 export interface Caller {
   readonly tenant: TenantKey;
   readonly source: TenantSource;
+  readonly priority: Priority;
   /** Model named by a trusted proxy, not yet canonical; it chooses a profile, never the route. */
   readonly requestModel: HeaderReading;
   readonly estimate: Estimate;
@@ -47,11 +50,15 @@ export interface Caller {
 
 const NONE: readonly string[] = [];
 
+/** The parts of the configuration that say who is who. */
+export interface IdentityConfig extends Pick<WeirConfig, "trust" | "headers" | "fair_share"> {
+  readonly envoy: Pick<EnvoyConfig, "identity_metadata">;
+  readonly scheduler: Pick<SchedulerConfig, "tenant_policies" | "default_max_class">;
+}
+
 /** Looks every name and switch up once. */
-export function identityRules(
-  config: Pick<WeirConfig, "trust" | "headers" | "envoy" | "fair_share">,
-): IdentityRules {
-  const { trust, headers, envoy, fair_share } = config;
+export function identityRules(config: IdentityConfig): IdentityRules {
+  const { trust, headers, envoy, fair_share, scheduler } = config;
   const rule = (control: Control): ControlRule => controlRule(control, trust, headers);
   return {
     tenant: {
@@ -69,6 +76,11 @@ export function identityRules(
     partition: rule("admission_partition"),
     targetWorkerUrl: rule("target_worker_url"),
     excludedWorkerUrls: rule("excluded_worker_urls"),
+    priority: {
+      names: rule("priority").names,
+      maxByTenant: scheduler.tenant_policies,
+      defaultMax: scheduler.default_max_class,
+    },
   };
 }
 
@@ -92,6 +104,7 @@ export function resolveCaller(
   return {
     tenant,
     source,
+    priority: resolvePriority(rules.priority, headers, tenant),
     requestModel,
     estimate,
     partitionHint: valueOf(partition),

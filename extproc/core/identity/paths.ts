@@ -86,7 +86,7 @@ function unknown(path: string): PathDecision {
 
 function wrongMethod(method: string, path: string, allow: string): Rejection {
   const message = `method ${quoted(method)} is not allowed for ${quoted(path)}: use ${allow}`;
-  return reject("method_not_allowed", message, { allow });
+  return reject("method_not_allowed", message, { headers: [["allow", allow]] });
 }
 
 function rejected(rejection: Rejection): PathDecision {

@@ -3,7 +3,8 @@
 // in `_ms` here (the file writes them as "2s" without the suffix) and seconds where it ends in
 // `_secs`. Everything is validated by edge/config before the core sees it.
 
-import type { ClusterName, ModelId, PartitionName } from "./ids.js";
+import type { ClusterName, ModelId, PartitionName, TenantKey } from "./ids.js";
+import type { ClassRank, PerClass } from "./priority.js";
 
 /** Where a listener is bound: TCP, or a unix socket for peers on the same host. */
 export type ListenAddress =
@@ -37,6 +38,10 @@ export interface EnvoyConfig {
   readonly ext_proc_target: ListenAddress | undefined;
   readonly trusted_hops: number;
   readonly message_timeout_ms: number;
+  /** Most time Envoy grants a held request; at least the longest queue timeout + 5 s. */
+  readonly max_message_timeout_ms: number;
+  /** Longest silence of a stream, held ones included; at least the longest queue timeout + 305 s. */
+  readonly stream_idle_timeout_ms: number;
   readonly request_timeout_ms: number;
   /** HTTP filters written verbatim before ext_proc (jwt_authn and the like). */
   readonly http_filters_before: readonly unknown[];
@@ -94,20 +99,47 @@ export interface HeadersConfig {
   readonly aliases: boolean;
 }
 
+export interface ClassConfig {
+  /** Slots kept back whatever the capacity, 0..65535. */
+  readonly reserved_floor: number;
+  /** Share of the capacity kept back, 0 or more. */
+  readonly reserved_per_slot: number;
+  /** Soft share of the queue budget. */
+  readonly queue_size: number;
+  readonly queue_timeout_secs: number;
+  readonly starvation_threshold_secs: number;
+  readonly can_preempt: boolean;
+}
+
 export interface PartitionConfig {
-  /** Slots, 1..65535. */
-  readonly max_concurrent_requests: number;
+  /** Slots of a static partition, 1..65535; undefined = it follows its healthy replicas. */
+  readonly max_concurrent_requests: number | undefined;
+  /** Slots per healthy replica; undefined = what the replicas report, or their part of the fleet. */
+  readonly max_concurrent_requests_per_healthy_replica: number | undefined;
   /** Waiters, 0 = nobody waits. */
   readonly queue_size: number;
 }
 
 export interface SchedulerConfig {
+  /** False: one plain limiter without classes and partitions. */
+  readonly enabled: boolean;
   /** Global ceiling of slots, 1..65535; undefined = what the workers report. */
   readonly max_concurrent_requests: number | undefined;
   /** Waiters of a scheduler without partitions; ceiling of the partitions' sum with them. */
   readonly queue_size: number;
+  /** Patience in the limiter's queue. */
   readonly queue_timeout_secs: number;
   readonly queue_timeout_status: 408 | 429 | 503;
+  readonly classes: PerClass<ClassConfig>;
+  /** Highest class of a tenant without a policy. */
+  readonly default_max_class: ClassRank;
+  readonly tenant_policies: ReadonlyMap<TenantKey, ClassRank>;
+  /** Part of the capacity that all reservations together may take, 0..1. */
+  readonly reserved_share_max: number;
+  /** Share of contested promotions among a partition's last 64 dispatches, 0..1. */
+  readonly starvation_max_share: number;
+  /** Requests per second, 0 = no refill in the limiter; undefined = no rate check. */
+  readonly rate_limit_tokens_per_second: number | undefined;
   /** Empty = one partition named `global`. */
   readonly admission_partitions: ReadonlyMap<PartitionName, PartitionConfig>;
   readonly default_admission_partition: PartitionName;

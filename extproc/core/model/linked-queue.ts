@@ -26,6 +26,11 @@ export class LinkedQueue<T> {
     return this.#head?.value;
   }
 
+  /** The newest value, still queued. */
+  get tail(): T | undefined {
+    return this.#tail?.value;
+  }
+
   push(value: T): QueueNode<T> {
     const node: Node<T> = { value, previous: this.#tail, next: undefined, queue: this };
     if (this.#tail === undefined) this.#head = node;

@@ -6,7 +6,11 @@ interface RejectionRow {
   readonly status: number;
   /** Whole seconds for `retry-after` when the refusal carries no estimate of its own. */
   readonly retryAfterS?: number;
+  /** Further headers of the answer. */
+  readonly headers?: readonly AnswerHeader[];
 }
+
+type AnswerHeader = readonly [name: string, value: string];
 
 const ROWS = {
   invalid_request: { status: 400 },
@@ -17,6 +21,10 @@ const ROWS = {
   body_too_large: { status: 413 },
   scheduler_queue_full: { status: 429 },
   scheduler_queue_timeout: { status: 429 },
+  rate_limited: { status: 429 },
+  /** Nobody reads it: the client has gone. */
+  scheduler_client_cancelled: { status: 499 },
+  scheduler_preempted: { status: 503, retryAfterS: 1, headers: [["x-weir-preempted", "true"]] },
   no_worker: { status: 503, retryAfterS: 1 },
   draining: { status: 503, retryAfterS: 1 },
   internal_error: { status: 503, retryAfterS: 1 },
@@ -35,15 +43,17 @@ export interface Rejection {
   readonly message: string;
   /** Whole seconds, >= 1; undefined = no `retry-after` header. */
   readonly retryAfterS: number | undefined;
-  /** Value of the `allow` header of a 405. */
-  readonly allow: string | undefined;
+  /** Further headers of the answer, such as `allow` of a 405. */
+  readonly headers: readonly AnswerHeader[];
 }
 
 export interface RejectionDetail {
   readonly status?: number;
   readonly retryAfterS?: number;
-  readonly allow?: string;
+  readonly headers?: readonly AnswerHeader[];
 }
+
+const NO_HEADERS: readonly AnswerHeader[] = [];
 
 /** Builds a refusal from its row; `detail` overrides what the request or the configuration decides. */
 export function reject(
@@ -57,6 +67,6 @@ export function reject(
     status: detail.status ?? row.status,
     message,
     retryAfterS: detail.retryAfterS ?? row.retryAfterS,
-    allow: detail.allow,
+    headers: detail.headers ?? row.headers ?? NO_HEADERS,
   };
 }

@@ -3,7 +3,7 @@
 
 import type { MonotonicMs } from "../model/time.js";
 import { answerOrigin, type AnswerOrigin } from "../settlement/answer-origin.js";
-import { chargeFor, type Charge } from "../settlement/charge.js";
+import { CANCELLED_CHARGE, chargeFor, type Charge } from "../settlement/charge.js";
 import {
   bodyFormat,
   createUsageReader,
@@ -21,6 +21,8 @@ export interface AnswerEnding {
   /** The endpoint answers with output tokens at all. */
   readonly producesOutput: boolean;
   readonly estimateTokens: number;
+  /** Weir itself took the work away from the worker. */
+  readonly takenAway: boolean;
 }
 
 export interface SettledAnswer {
@@ -86,12 +88,9 @@ export class Answer {
   settle(ending: AnswerEnding): SettledAnswer {
     const reading = this.#reader?.finish();
     this.#reader = undefined;
-    const charge = chargeFor({
-      ...ending,
-      origin: this.#origin,
-      format: this.#format,
-      reading,
-    });
+    const charge = ending.takenAway
+      ? CANCELLED_CHARGE
+      : chargeFor({ ...ending, origin: this.#origin, format: this.#format, reading });
     return { charge, reading };
   }
 }

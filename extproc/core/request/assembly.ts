@@ -2,18 +2,23 @@
 // in front of them, connected so that capacity follows the workers by event. The process and the
 // tests build it the same way.
 
-import { partitionCapacities } from "../capacity/partition-capacity.js";
+import { fleetCapacity, type FleetCapacity } from "../capacity/partition-capacity.js";
 import { identityRules } from "../identity/caller.js";
 import { ModelNames } from "../identity/model-names.js";
-import { partitionOfWorker, partitionRules } from "../identity/partition.js";
-import { GLOBAL_PARTITION, type WeirConfig } from "../model/config.js";
-import { overrideBudgetSecs } from "../model/hold-budget.js";
+import { partitionOfWorker, partitionRules, type PartitionRules } from "../identity/partition.js";
+import type { WeirConfig } from "../model/config.js";
+import { holdBudgetSecs } from "../model/hold-budget.js";
 import { createRng } from "../model/rng.js";
 import type { MonotonicMs } from "../model/time.js";
-import type { PartitionOptions } from "../scheduler/partition.js";
+import type { AdmissionControl, AdmissionListener } from "../scheduler/admission.js";
+import { Limiter } from "../scheduler/limiter.js";
+import { partitionSettings } from "../scheduler/partition-settings.js";
+import { RateCheck } from "../scheduler/rate-check.js";
+import { Scheduler } from "../scheduler/scheduler.js";
 import { WorkerRegistry } from "../workers/registry.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import { RequestDesk, type DeskOptions } from "./request-desk.js";
+import type { RequestLife } from "./request-life.js";
 
 export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline" | "onMoreWork"> {
   readonly config: WeirConfig;
@@ -26,24 +31,29 @@ export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline"
 export interface Core {
   readonly desk: RequestDesk;
   readonly workers: WorkerRegistry;
+  /** The slots of the fleet and of each partition now. */
+  readonly capacity: () => FleetCapacity;
 }
 
 /** Builds the core. Its workers are registered and count as unchecked. */
 export function assembleCore(options: CoreOptions): Core {
   const { config, now } = options;
+  const partitions = partitionRules(config.scheduler);
+  const capacity = (): FleetCapacity => fleetCapacity(config.scheduler, partitions, workers.all());
   const workers = new WorkerRegistry({
     health: config.health,
     breaker: config.breaker,
     onChange: () => {
-      desk.setCapacities(partitionCapacities(config.scheduler, workers.all()), now());
+      desk.setCapacities(capacity().partitions, now());
     },
   });
   const desk = new RequestDesk(
     {
       identity: identityRules(config),
-      rules: admissionRules(config, workers, options.seed),
-      partitions: partitionOptions(config),
-      holdBudgetMs: overrideBudgetSecs(config) * 1_000,
+      rules: admissionRules(config, partitions, workers, options.seed),
+      createAdmission: (listener, at) => createAdmission(config, capacity(), listener, at),
+      rateCheck: createRateCheck(config, capacity(), now()),
+      holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
       queueTimeoutStatus: config.scheduler.queue_timeout_status,
       observer: options.observer,
@@ -53,15 +63,48 @@ export function assembleCore(options: CoreOptions): Core {
     now(),
   );
   for (const worker of config.workers) workers.put(worker);
-  return { desk, workers };
+  return { desk, workers, capacity };
+}
+
+function createAdmission(
+  { scheduler }: WeirConfig,
+  capacity: FleetCapacity,
+  listener: AdmissionListener<RequestLife>,
+  now: MonotonicMs,
+): AdmissionControl<RequestLife> {
+  if (!scheduler.enabled) {
+    return new Limiter(
+      {
+        maxConcurrent: scheduler.max_concurrent_requests,
+        tokensPerSecond: scheduler.rate_limit_tokens_per_second,
+        queueSize: scheduler.queue_size,
+        queueTimeoutSecs: scheduler.queue_timeout_secs,
+      },
+      listener,
+      now,
+    );
+  }
+  const settings = partitionSettings(scheduler, capacity.partitions, capacity.total);
+  return new Scheduler(settings, capacity.partitions, listener, now);
+}
+
+/** With the scheduler on, a rate above 0 is a check of its own; the limiter has it inside. */
+function createRateCheck(
+  { scheduler }: WeirConfig,
+  capacity: FleetCapacity,
+  now: MonotonicMs,
+): RateCheck | undefined {
+  const perSecond = scheduler.rate_limit_tokens_per_second ?? 0;
+  if (!scheduler.enabled || perSecond <= 0) return undefined;
+  return new RateCheck(perSecond, scheduler.max_concurrent_requests ?? capacity.total, now);
 }
 
 function admissionRules(
   config: WeirConfig,
+  partitions: PartitionRules,
   registry: WorkerRegistry,
   seed: number,
 ): AdmissionRules {
-  const partitions = partitionRules(config.scheduler);
   const models = new Set(config.workers.flatMap((worker) => worker.models));
   const [first] = models;
   return {
@@ -75,18 +118,4 @@ function admissionRules(
     },
     bodyLimitBytes: config.limits.body_limit_bytes,
   };
-}
-
-function partitionOptions({ scheduler }: WeirConfig): PartitionOptions[] {
-  const capacities = partitionCapacities(scheduler, []);
-  const sizes =
-    scheduler.admission_partitions.size === 0
-      ? new Map([[GLOBAL_PARTITION, { queue_size: scheduler.queue_size }]])
-      : scheduler.admission_partitions;
-  return Array.from(sizes, ([name, { queue_size }]) => ({
-    name,
-    capacity: capacities.get(name) ?? 0,
-    queueSize: queue_size,
-    queueTimeoutSecs: scheduler.queue_timeout_secs,
-  }));
 }

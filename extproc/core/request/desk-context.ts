@@ -1,7 +1,9 @@
 // What a request needs of the desk it lives at. An interface of its own, open in the type of the
 // request, so that desk and request do not import each other.
 
-import type { Scheduler } from "../scheduler/scheduler.js";
+import type { ClassRank } from "../model/priority.js";
+import type { AdmissionControl } from "../scheduler/admission.js";
+import type { RateCheck } from "../scheduler/rate-check.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import type { SettlementRecord } from "./settlement-record.js";
 
@@ -9,6 +11,8 @@ import type { SettlementRecord } from "./settlement-record.js";
 export interface RequestObserver {
   /** An inference request entered admission. */
   readonly received: () => void;
+  /** It passed the rate check, or not; not called without one. */
+  readonly rateChecked: (allowed: boolean) => void;
   /** It got a slot and a worker. */
   readonly admitted: () => void;
   /** It ended; called exactly once per request, pass-through and refused paths included. */
@@ -17,12 +21,14 @@ export interface RequestObserver {
 
 export interface DeskContext<Request> {
   readonly rules: AdmissionRules;
-  readonly scheduler: Scheduler<Request>;
+  readonly admission: AdmissionControl<Request>;
+  /** Requests per second in front of admission; undefined = unbounded. */
+  readonly rateCheck: RateCheck | undefined;
   readonly observer: RequestObserver;
   /** True while new requests are refused. */
   readonly draining: boolean;
-  /** Time asked of Envoy for a held request. */
-  readonly holdBudgetMs: number;
+  /** Time asked of Envoy for a held request of a class. */
+  readonly holdBudgetMs: (rank: ClassRank) => number;
   /** Envoy's own timeout of a message that asked for nothing. */
   readonly messageTimeoutMs: number;
   /** Takes leave of a request; its slot and its load are already free. */

@@ -6,8 +6,9 @@ import { resolveCaller, type IdentityRules } from "../identity/caller.js";
 import { classifyPath } from "../identity/paths.js";
 import { reject } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
-import { Scheduler, type PartitionView } from "../scheduler/scheduler.js";
-import type { PartitionOptions } from "../scheduler/partition.js";
+import type { ClassRank } from "../model/priority.js";
+import type { AdmissionControl, AdmissionListener, PartitionView } from "../scheduler/admission.js";
+import type { RateCheck } from "../scheduler/rate-check.js";
 import type { PartitionName } from "../model/ids.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import type { DeskContext, RequestObserver } from "./desk-context.js";
@@ -19,12 +20,17 @@ import type { Verdict, VerdictListener } from "./verdict.js";
 export interface DeskOptions {
   readonly identity: IdentityRules;
   readonly rules: AdmissionRules;
-  readonly partitions: readonly PartitionOptions[];
-  readonly holdBudgetMs: number;
+  /** Makes what admits requests; it tells the desk what it decides later. */
+  readonly createAdmission: (
+    listener: AdmissionListener<RequestLife>,
+    now: MonotonicMs,
+  ) => AdmissionControl<RequestLife>;
+  readonly rateCheck: RateCheck | undefined;
+  readonly holdBudgetMs: (rank: ClassRank) => number;
   readonly messageTimeoutMs: number;
   readonly queueTimeoutStatus: number;
   readonly observer: RequestObserver;
-  /** The earliest queue deadline may have moved to this. */
+  /** Call `expire` at this moment, or before. */
   readonly onDeadline: (at: MonotonicMs) => void;
   /** Call `turn` again soon: more grants are possible than one turn makes. */
   readonly onMoreWork: () => void;
@@ -39,7 +45,7 @@ export interface DeskCounts {
 
 export class RequestDesk {
   readonly #options: DeskOptions;
-  readonly #scheduler: Scheduler<RequestLife>;
+  readonly #admission: AdmissionControl<RequestLife>;
   readonly #context: DeskContext<RequestLife> & { draining: boolean };
   readonly #live = new Set<RequestLife>();
   #turning = false;
@@ -48,8 +54,7 @@ export class RequestDesk {
   constructor(options: DeskOptions, now: MonotonicMs) {
     this.#options = options;
     this.#now = now;
-    this.#scheduler = new Scheduler<RequestLife>(
-      options.partitions,
+    this.#admission = options.createAdmission(
       {
         onGranted: (request, permit) => {
           request.granted(permit, this.#now);
@@ -57,12 +62,17 @@ export class RequestDesk {
         onTimedOut: (request, retryAfterS) => {
           request.refuseHeld(this.#timeoutRejection(retryAfterS), this.#now);
         },
+        onPreempted: (request, by) => {
+          request.preempted(by);
+        },
+        onWake: options.onDeadline,
       },
       now,
     );
     this.#context = {
       rules: options.rules,
-      scheduler: this.#scheduler,
+      admission: this.#admission,
+      rateCheck: options.rateCheck,
       observer: options.observer,
       draining: false,
       holdBudgetMs: options.holdBudgetMs,
@@ -88,14 +98,13 @@ export class RequestDesk {
     return { request, verdict };
   }
 
-  /** Hands a request its body. Slots that are already free go to those who waited longer. */
+  /**
+   * Hands a request its body. Slots that are already free go to those who waited longer. The verdict
+   * may be "hold" for a request that the same call then grants: its later verdict came first.
+   */
   body(request: RequestLife, bytes: Uint8Array, now: MonotonicMs): Verdict {
     this.turn(now);
     const verdict = request.body(bytes, now);
-    if (verdict.kind === "hold") {
-      const deadline = this.#scheduler.nextDeadline;
-      if (deadline !== undefined) this.#options.onDeadline(deadline);
-    }
     this.turn(now);
     return verdict;
   }
@@ -119,12 +128,10 @@ export class RequestDesk {
     return verdict;
   }
 
-  /** Refuses whoever waited too long, and names the next deadline. */
+  /** Does what has fallen due: refuses whoever waited too long, and grants what may be granted now. */
   expire(now: MonotonicMs): void {
     this.#now = now;
-    this.#scheduler.expire(now);
-    const deadline = this.#scheduler.nextDeadline;
-    if (deadline !== undefined) this.#options.onDeadline(deadline);
+    this.#admission.expire(now);
     this.turn(now);
   }
 
@@ -135,14 +142,14 @@ export class RequestDesk {
     if (this.#turning) return;
     this.#turning = true;
     try {
-      if (this.#scheduler.dispatch(now)) this.#options.onMoreWork();
+      if (this.#admission.dispatch(now)) this.#options.onMoreWork();
     } finally {
       this.#turning = false;
     }
   }
 
   setCapacities(capacities: ReadonlyMap<PartitionName, number>, now: MonotonicMs): void {
-    this.#scheduler.setCapacities(capacities);
+    this.#admission.setCapacities(capacities);
     this.turn(now);
   }
 
@@ -154,7 +161,7 @@ export class RequestDesk {
   /** Refuses everybody who still waits. */
   refuseQueued(now: MonotonicMs): void {
     this.#now = now;
-    this.#scheduler.expire(now, true);
+    this.#admission.expire(now, true);
   }
 
   get draining(): boolean {
@@ -162,11 +169,11 @@ export class RequestDesk {
   }
 
   get counts(): DeskCounts {
-    return { live: this.#live.size, queued: this.#scheduler.queued };
+    return { live: this.#live.size, queued: this.#admission.queued };
   }
 
-  partitions(): PartitionView[] {
-    return this.#scheduler.view();
+  partitions(now: MonotonicMs): readonly PartitionView[] {
+    return this.#admission.view(now);
   }
 
   #timeoutRejection(retryAfterS: number): ReturnType<typeof reject> {

@@ -2,6 +2,7 @@
 // forward:
 //
 //   reading -> held -> dispatched -> answering -> ended     (held is skipped when a slot is free)
+//                           \-> unwinding ---------/        (preempted before its first byte)
 //
 // Whatever ends a request (a refusal, a complete answer, a client that left, a worker that died)
 // runs #finish, and #finish runs once: it gives back everything the request holds, in one order, and
@@ -14,27 +15,22 @@ import type { ModelId } from "../model/ids.js";
 import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
-import type { Permit, Waiter } from "../scheduler/partition.js";
+import { className, type ClassRank } from "../model/priority.js";
+import type { Waiter } from "../scheduler/admission.js";
+import type { Permit } from "../scheduler/permit.js";
 import { selectAnyWorker, selectWorker, type Selection } from "../selection/select-worker.js";
 import { workerVerdict, type ResponseAttributes } from "../settlement/answer-origin.js";
-import { requestOutcome } from "../settlement/outcome.js";
 import type { BreakerTicket } from "../workers/breaker.js";
 import type { Disposer, Worker } from "../workers/worker.js";
 import { Answer, type SettledAnswer } from "./answer.js";
 import { planAdmission, refusedByHead, type AdmissionPlan } from "./admission-plan.js";
 import type { DeskContext } from "./desk-context.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
+import { settlementRecord, type Ending } from "./settle.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import type { Verdict, VerdictListener } from "./verdict.js";
 
-type Phase = "reading" | "held" | "dispatched" | "answering" | "ended";
-
-/** How the request ended, as far as #finish must know. */
-interface Ending {
-  readonly complete: boolean;
-  readonly rejection?: Rejection;
-  readonly cutHold?: boolean;
-}
+type Phase = "reading" | "held" | "dispatched" | "unwinding" | "answering" | "ended";
 
 /** A hold that ends this close to one of Envoy's timeouts was cut by it. */
 const CUT_HOLD_TOLERANCE_MS = 100;
@@ -53,6 +49,7 @@ export class RequestLife {
   #waiter: Waiter<RequestLife> | undefined;
   #heldAt: MonotonicMs | undefined;
   #permit: Permit | undefined;
+  #preemptedBy: ClassRank | undefined;
   #worker: Worker | undefined;
   #ticket: BreakerTicket | undefined;
   readonly #answer = new Answer();
@@ -77,9 +74,9 @@ export class RequestLife {
     return this.#phase === "ended";
   }
 
-  /** True while a worker has the request. */
+  /** True while a worker has the request, or has not let go of it yet. */
   get dispatched(): boolean {
-    return this.#phase === "dispatched" || this.#phase === "answering";
+    return ["dispatched", "unwinding", "answering"].includes(this.#phase);
   }
 
   /** Decides what the request headers alone can decide. */
@@ -110,7 +107,10 @@ export class RequestLife {
     const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);
     if (!planned.ok) return this.#refuse(planned.rejection, now);
     this.#plan = planned.plan;
-    const admission = this.#desk.scheduler.admit(planned.plan.partition, this, now);
+    const limited = this.#rateLimited(now);
+    if (limited !== undefined) return this.#refuse(limited, now);
+    const rank = this.#rank;
+    const admission = this.#desk.admission.admit(planned.plan.partition, this, rank, now);
     switch (admission.kind) {
       case "granted":
         return this.#dispatch(admission.permit, now);
@@ -118,7 +118,7 @@ export class RequestLife {
         this.#phase = "held";
         this.#waiter = admission.waiter;
         this.#heldAt = now;
-        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs };
+        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs(rank) };
       case "queue_full":
         return this.#refuse(
           reject("scheduler_queue_full", "the queue of the partition is full", {
@@ -145,9 +145,22 @@ export class RequestLife {
     this.#onVerdict(this.#refuse(rejection, now));
   }
 
+  /**
+   * The request has to give way: it is answered now, and holds its slot until its stream has ended
+   * and the worker was told. Only a request whose answer has not begun is preempted.
+   */
+  preempted(by: ClassRank): void {
+    invariant(this.#phase === "dispatched", "only a request before its first byte is preempted");
+    this.#phase = "unwinding";
+    this.#preemptedBy = by;
+    const message = `the request gave way to one of the class "${className(by)}"`;
+    this.#onVerdict({ kind: "refuse", rejection: reject("scheduler_preempted", message) });
+  }
+
   /** Takes the response headers; true when the body must be read for its usage. */
   responseHeaders(head: ResponseHead, now: MonotonicMs): boolean {
-    if (this.#phase === "ended" || this.#phase === "answering") return false;
+    // An answer that crossed with the preemption of its request no longer counts.
+    if (["ended", "answering", "unwinding"].includes(this.#phase)) return false;
     const answer = this.#answer;
     answer.headers(head);
     if (this.#phase !== "dispatched") {
@@ -161,6 +174,7 @@ export class RequestLife {
       return false;
     }
     this.#phase = "answering";
+    this.#permit?.firstByte(now);
     if (head.endOfStream) {
       this.#finish({ complete: true }, now);
       return false;
@@ -194,7 +208,7 @@ export class RequestLife {
     const heldMs = this.#heldAt === undefined ? 0 : now - this.#heldAt;
     const cutHold =
       this.#phase === "held" &&
-      [this.#desk.messageTimeoutMs, this.#desk.holdBudgetMs].some(
+      [this.#desk.messageTimeoutMs, this.#desk.holdBudgetMs(this.#rank)].some(
         (limitMs) => Math.abs(heldMs - limitMs) <= CUT_HOLD_TOLERANCE_MS,
       );
     // The body of a pass-through answer is not read, so its end cannot be told from a break.
@@ -205,6 +219,19 @@ export class RequestLife {
   /** Weir failed while it worked on this request. */
   fail(now: MonotonicMs): Verdict {
     return this.#refuse(reject("internal_error", "the request could not be processed"), now);
+  }
+
+  get #rank(): ClassRank {
+    return this.#caller.priority.effective;
+  }
+
+  #rateLimited(now: MonotonicMs): Rejection | undefined {
+    const verdict = this.#desk.rateCheck?.take(now);
+    if (verdict === undefined) return undefined;
+    this.#desk.observer.rateChecked(verdict.allowed);
+    if (verdict.allowed) return undefined;
+    const { retryAfterS } = verdict;
+    return reject("rate_limited", "more requests per second than are allowed", { retryAfterS });
   }
 
   #passThrough(now: MonotonicMs): Verdict {
@@ -268,10 +295,8 @@ export class RequestLife {
     if (this.#phase === "ended") return;
     const dispatched = this.dispatched;
     this.#phase = "ended";
-    if (this.#waiter !== undefined && this.#plan !== undefined) {
-      this.#desk.scheduler.cancel(this.#plan.partition, this.#waiter);
-      this.#waiter = undefined;
-    }
+    if (this.#waiter !== undefined) this.#desk.admission.cancel(this.#waiter);
+    this.#waiter = undefined;
     if (this.#ticket !== undefined && this.#worker !== undefined) {
       this.#worker.runtime.breaker.record(this.#ticket, "neutral", now);
       this.#ticket = undefined;
@@ -282,60 +307,36 @@ export class RequestLife {
       complete: ending.complete,
       producesOutput: this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint),
       estimateTokens: this.#caller.estimate.tokens,
+      takenAway: this.#preemptedBy !== undefined,
     });
     this.#desk.ended(this, this.#record(ending, settled, now));
+  }
+
+  #record(ending: Ending, settled: SettledAnswer, now: MonotonicMs): SettlementRecord {
+    return settlementRecord(
+      {
+        head: this.#head,
+        path: this.#path,
+        caller: this.#caller,
+        accountingModel: this.#accountingModel(),
+        plan: this.#plan,
+        permit: this.#permit,
+        worker: this.#worker,
+        preemptedBy: this.#preemptedBy,
+        answer: this.#answer,
+        startedAt: this.#startedAt,
+        heldAt: this.#heldAt,
+      },
+      ending,
+      settled,
+      now,
+    );
   }
 
   #accountingModel(): ModelId | undefined {
     const { requestModel } = this.#caller;
     if (requestModel.kind !== "value") return undefined;
     return this.#desk.rules.names.canonical(requestModel.value);
-  }
-
-  #record(ending: Ending, settled: SettledAnswer, now: MonotonicMs): SettlementRecord {
-    const { rejection } = ending;
-    const firstByteAt = this.#answer.firstByteAt;
-    const status = rejection?.status ?? this.#answer.status;
-    const path = this.#path;
-    return {
-      requestId: this.#head.requestId,
-      tenant: this.#caller.tenant,
-      tenantSource: this.#caller.source,
-      refusedValues: this.#caller.refused,
-      endpoint:
-        path.kind === "inference"
-          ? path.endpoint
-          : path.kind === "pass_through"
-            ? path.kind
-            : undefined,
-      model: this.#plan?.model,
-      accountingModel: this.#accountingModel(),
-      partition: this.#plan?.partition,
-      unknownPartitionHeader: this.#plan?.unknownPartitionHeader ?? false,
-      worker: this.#worker?.identity,
-      stream: this.#plan?.shape.stream ?? false,
-      outcome: requestOutcome({
-        rejected: rejection !== undefined,
-        admitted: this.#worker !== undefined,
-        // An answer of Envoy's own reaches the client whole.
-        complete: ending.complete || !this.#answer.fromWorker,
-        status,
-      }),
-      rejection: rejection?.code,
-      status,
-      codeDetails: this.#answer.codeDetails,
-      admitted: this.#permit !== undefined && this.#worker !== undefined,
-      waited: this.#heldAt !== undefined,
-      queuedMs: this.#permit?.queuedMs ?? (this.#heldAt === undefined ? 0 : now - this.#heldAt),
-      timeToFirstByteMs: firstByteAt === undefined ? undefined : firstByteAt - this.#startedAt,
-      durationMs: now - this.#startedAt,
-      estimateTokens: this.#caller.estimate.tokens,
-      estimateFallback: this.#caller.estimate.fallback,
-      charge: path.kind === "inference" ? settled.charge : undefined,
-      promptTokens: settled.reading?.promptTokens,
-      cachedTokens: settled.reading?.cachedTokens,
-      cutHold: ending.cutHold ?? false,
-    };
   }
 }
 

@@ -2,6 +2,7 @@
 // line are made. Exactly one exists per request.
 
 import type { Endpoint } from "../identity/paths.js";
+import type { PriorityClass } from "../model/priority.js";
 import type { TenantSource } from "../identity/tenant.js";
 import type { RefusedValue } from "../identity/trusted-header.js";
 import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
@@ -22,6 +23,10 @@ export interface SettlementRecord {
   readonly model: ModelId | undefined;
   /** The trusted model header, resolved; it chooses the accounting profile, never the route. */
   readonly accountingModel: ModelId | undefined;
+  /** The class asked for, and the class after the tenant's ceiling. */
+  readonly requestedClass: PriorityClass;
+  readonly class: PriorityClass;
+  readonly unknownPriorityValue: boolean;
   readonly partition: PartitionName | undefined;
   /** The partition header was trusted but named no partition. */
   readonly unknownPartitionHeader: boolean;
@@ -38,6 +43,10 @@ export interface SettlementRecord {
   readonly admitted: boolean;
   readonly waited: boolean;
   readonly queuedMs: number;
+  /** It got its slot because its lane was starved. */
+  readonly promoted: boolean;
+  /** It ran at a worker and had to give way to a request of this class. */
+  readonly preemptedBy: PriorityClass | undefined;
   /** From the arrival of the request to the first non-empty chunk of the answer. */
   readonly timeToFirstByteMs: number | undefined;
   readonly durationMs: number;

@@ -1,146 +1,242 @@
-// One partition: its slots and its bounded queue. A request gets a slot at once, or waits in arrival
-// order, or is refused. The queue holds live waiters only: who times out or leaves is taken out in
-// the same call.
+// One partition: its slots, its lanes, and the step that joins them. A step serves at most one waiter:
+// first a starved lane, ignoring reservations and within the bound of promotions; then the highest
+// class that has a waiter and may take a slot.
 //
-// Invariants: in flight = permits not yet released; queue length <= queue size; nobody is passed by a
-// later request of the same partition. A shrink below the number in flight takes nothing away; new
-// grants stop until enough slots were released.
+// Invariants: slots in use = permits not yet released; waiters <= queue size between calls; within a
+// lane nobody is passed. A shrink below what is in use takes nothing away.
 
-import { invariant } from "../model/invariant.js";
 import type { PartitionName } from "../model/ids.js";
-import { LinkedQueue, type QueueNode } from "../model/linked-queue.js";
+import { invariant } from "../model/invariant.js";
+import { perClass, RANKS, RANKS_DOWN, type ClassRank } from "../model/priority.js";
 import { after, type MonotonicMs } from "../model/time.js";
+import { sumOf, type PartitionView } from "./admission.js";
+import { Lanes, newWaiter, type LaneWaiter } from "./lanes.js";
+import type { PartitionSettings } from "./partition-settings.js";
+import { Admitted, type Permit } from "./permit.js";
+import { Preemption } from "./preemption.js";
+import { PromotionWindow } from "./promotions.js";
 import { ReleaseRate } from "./release-rate.js";
+import { classReservations } from "./reservations.js";
+import { SlotPool } from "./slot-pool.js";
 
-export interface PartitionOptions {
-  readonly name: PartitionName;
-  /** Slots now, 0..65535. */
-  readonly capacity: number;
-  /** Waiters at most; 0 = nobody waits. */
-  readonly queueSize: number;
-  readonly queueTimeoutSecs: number;
+export interface Grant<T> {
+  readonly waiter: LaneWaiter<T>;
+  readonly permit: Permit;
 }
 
-/** The handle of an admitted request: it owns one slot until `release`. */
-export interface Permit {
-  readonly partition: PartitionName;
-  /** Time spent in the queue; 0 for a request that never waited. */
-  readonly queuedMs: number;
-  /** Gives the slot back; a second call does nothing. */
-  readonly release: () => void;
-}
-
-/** The handle of a queued request. */
-export interface Waiter<T> {
-  readonly request: T;
-  readonly enqueuedAt: MonotonicMs;
-  readonly deadline: MonotonicMs;
-}
+/** A lane is starved when its head is older than its threshold, so not at the very moment. */
+const PAST_THRESHOLD_MS = 1;
 
 export class Partition<T> {
   readonly name: PartitionName;
-  readonly queueSize: number;
-  readonly #timeoutSecs: number;
+  readonly settings: PartitionSettings;
+  readonly #slots = new SlotPool();
+  readonly #lanes = new Lanes<T>();
+  readonly #promotions: PromotionWindow;
+  readonly #preemption = new Preemption<T>();
   readonly #rate: ReleaseRate;
-  readonly #queue = new LinkedQueue<Waiter<T>>();
-  readonly #nodes = new Map<Waiter<T>, QueueNode<Waiter<T>>>();
-  #capacity: number;
-  #inFlight = 0;
+  readonly #onReleased: (partition: Partition<T>) => void;
 
-  constructor(options: PartitionOptions, now: MonotonicMs) {
-    this.name = options.name;
-    this.queueSize = options.queueSize;
-    this.#capacity = options.capacity;
-    this.#timeoutSecs = options.queueTimeoutSecs;
+  constructor(
+    settings: PartitionSettings,
+    capacity: number,
+    onReleased: (partition: Partition<T>) => void,
+    now: MonotonicMs,
+  ) {
+    this.name = settings.name;
+    this.settings = settings;
+    this.#promotions = new PromotionWindow(settings.starvationMaxShare);
     this.#rate = new ReleaseRate(now);
-  }
-
-  get capacity(): number {
-    return this.#capacity;
-  }
-
-  get inFlight(): number {
-    return this.#inFlight;
+    this.#onReleased = onReleased;
+    this.setCapacity(capacity);
   }
 
   get queued(): number {
-    return this.#queue.size;
+    return this.#lanes.size;
   }
 
-  /** Deadline of the waiter that times out next; all waiters have the same patience. */
-  get nextDeadline(): MonotonicMs | undefined {
-    return this.#queue.head?.deadline;
-  }
-
-  /** True while a slot is free and somebody waits for one. */
-  get hasWork(): boolean {
-    return this.#queue.size > 0 && this.#inFlight < this.#capacity;
+  get overBudget(): boolean {
+    return this.#lanes.size > this.settings.queueSize;
   }
 
   setCapacity(slots: number): void {
-    invariant(Number.isInteger(slots) && slots >= 0, "a capacity is a whole number of slots");
-    this.#capacity = slots;
+    if (slots === this.#slots.capacity) return;
+    const { reservations, reservedShareMax } = this.settings;
+    this.#slots.resize(slots, classReservations(reservations, slots, reservedShareMax));
   }
 
-  /** Takes a slot for a request that does not wait: only when one is free and nobody is ahead. */
-  tryAdmit(now: MonotonicMs): Permit | undefined {
-    if (this.#queue.size > 0 || this.#inFlight >= this.#capacity) return undefined;
-    return this.#grant(now, now);
+  /** Takes a slot for a request that meets no waiter at all. */
+  tryAdmit(request: T, rank: ClassRank, now: MonotonicMs): Permit | undefined {
+    if (this.#lanes.size > 0 || !this.#slots.tryTake(rank)) return undefined;
+    this.#promotions.dispatched(undefined);
+    return this.#permit(request, rank, 0, false, now);
   }
 
-  /** Queues a request; undefined when the queue is full. */
-  tryEnqueue(request: T, now: MonotonicMs): Waiter<T> | undefined {
-    if (this.#queue.size >= this.queueSize) return undefined;
-    const deadline = after(now, this.#timeoutSecs * 1_000);
-    const waiter: Waiter<T> = { request, enqueuedAt: now, deadline };
-    this.#nodes.set(waiter, this.#queue.push(waiter));
+  /** Queues a request, also beyond the budget: the caller takes it out again if nothing serves it. */
+  enqueue(request: T, rank: ClassRank, now: MonotonicMs): LaneWaiter<T> {
+    const patienceMs = this.settings.classes[rank].queueTimeoutMs;
+    const waiter = newWaiter({ request, partition: this.name, rank }, now, patienceMs);
+    this.#lanes.push(waiter);
     return waiter;
   }
 
-  /** Gives the next free slot to the oldest waiter; undefined without work. */
-  dispatch(now: MonotonicMs): { readonly waiter: Waiter<T>; readonly permit: Permit } | undefined {
-    if (!this.hasWork) return undefined;
-    const waiter = this.#queue.shift();
-    invariant(waiter !== undefined, "a queue with work has a head");
-    this.#nodes.delete(waiter);
-    return { waiter, permit: this.#grant(waiter.enqueuedAt, now) };
+  /** Serves one waiter, if one can be served. */
+  step(now: MonotonicMs): Grant<T> | undefined {
+    if (this.#lanes.size === 0 || this.#slots.free === 0) return undefined;
+    return this.#promote(now) ?? this.#serveHighest(now);
   }
 
-  /** Takes the oldest waiter out if its time is over (`force`: whatever its time). */
-  expire(now: MonotonicMs, force = false): Waiter<T> | undefined {
-    const head = this.#queue.head;
-    if (head === undefined || (!force && head.deadline > now)) return undefined;
-    this.remove(head);
-    return head;
+  /** Marks a victim for a waiter that found no slot, if its class may and it would help. */
+  preemptFor(waiter: LaneWaiter<T>): Admitted<T> | undefined {
+    if (!this.settings.classes[waiter.rank].canPreempt) return undefined;
+    return this.#preemption.markFor(waiter, this.#slots);
   }
 
   /** Takes a waiter out, wherever it stands; false when it no longer waits. */
-  remove(waiter: Waiter<T>): boolean {
-    const node = this.#nodes.get(waiter);
-    if (node === undefined) return false;
-    this.#nodes.delete(waiter);
-    return this.#queue.remove(node);
+  remove(waiter: LaneWaiter<T>): boolean {
+    if (!this.#lanes.remove(waiter)) return false;
+    this.#preemption.waiterLeft(waiter);
+    return true;
   }
 
-  /** Whole seconds after which a refused request may come again. */
-  retryAfterS(now: MonotonicMs): number {
-    return this.#rate.retryAfterS(this.#queue.size, this.#timeoutSecs, now);
+  /** Takes out one waiter whose time is over; with `all`, any waiter. */
+  expire(now: MonotonicMs, all: boolean): LaneWaiter<T> | undefined {
+    const waiter = all ? this.#anyWaiter() : this.#lanes.overdue(now);
+    if (waiter !== undefined) this.remove(waiter);
+    return waiter;
   }
 
-  #grant(enqueuedAt: MonotonicMs, now: MonotonicMs): Permit {
-    invariant(this.#inFlight < this.#capacity, "a grant needs a free slot");
-    this.#inFlight += 1;
-    let held = true;
+  /**
+   * The moment at which a lane becomes starved while a slot is free that its class rule keeps from
+   * it. Without such a slot nothing falls due: the next release is a step of its own.
+   */
+  nextPromotion(now: MonotonicMs): MonotonicMs | undefined {
+    if (this.#slots.free === 0) return undefined;
+    let earliest: MonotonicMs | undefined;
+    for (const rank of RANKS) {
+      const head = this.#lanes.head(rank);
+      if (head === undefined) continue;
+      const at = this.#starvedAt(head);
+      if (at > now && (earliest === undefined || at < earliest)) earliest = at;
+    }
+    return earliest;
+  }
+
+  /** Deadline of the lane heads; the earliest moment at which `expire` finds somebody. */
+  nextDeadline(): MonotonicMs | undefined {
+    let earliest: MonotonicMs | undefined;
+    for (const rank of RANKS) {
+      const deadline = this.#lanes.head(rank)?.deadline;
+      if (deadline !== undefined && (earliest === undefined || deadline < earliest)) {
+        earliest = deadline;
+      }
+    }
+    return earliest;
+  }
+
+  /** Whole seconds after which a refused request of a class may come again. */
+  retryAfterS(rank: ClassRank, now: MonotonicMs): number {
+    let ahead = 0;
+    for (const higher of RANKS) if (higher >= rank) ahead += this.#lanes.depth(higher);
+    return this.#rate.retryAfterS(ahead, this.settings.classes[rank].queueTimeoutMs / 1_000, now);
+  }
+
+  /** Victims still unwinding and waiters that count on them. */
+  get preemptions(): { readonly unwinding: number; readonly expecting: number } {
+    return this.#preemption.pending;
+  }
+
+  view(now: MonotonicMs): PartitionView {
     return {
-      partition: this.name,
-      queuedMs: now - enqueuedAt,
-      release: () => {
-        if (!held) return;
-        held = false;
-        this.#inFlight -= 1;
-        invariant(this.#inFlight >= 0, "more slots released than granted");
-        this.#rate.released();
-      },
+      name: this.name,
+      capacity: this.#slots.capacity,
+      queue_size: this.settings.queueSize,
+      in_flight: this.#slots.inFlight,
+      queued: this.#lanes.depths,
+      reserved: this.#slots.reserved,
+      queue_share: perClass((rank) => this.settings.classes[rank].queueShare),
+      retry_after_secs: perClass((rank) => this.retryAfterS(rank, now)),
     };
   }
+
+  #promote(now: MonotonicMs): Grant<T> | undefined {
+    let chosen: LaneWaiter<T> | undefined;
+    let chosenContested = false;
+    for (const rank of RANKS) {
+      const head = this.#lanes.head(rank);
+      // The highest class is never starved: nobody stands before it.
+      if (rank === 3 || head === undefined || this.#starvedAt(head) > now) continue;
+      const contested = this.#contested(rank);
+      if (contested && !this.#promotions.allowsContested) continue;
+      const fewer =
+        chosen !== undefined &&
+        this.#promotions.countOf(rank) < this.#promotions.countOf(chosen.rank);
+      if (chosen === undefined || fewer) {
+        chosen = head;
+        chosenContested = contested;
+      }
+    }
+    if (chosen === undefined) return undefined;
+    invariant(this.#slots.tryTakeIgnoringReservations(chosen.rank), "a step has a free slot");
+    this.#promotions.dispatched(chosenContested ? chosen.rank : undefined);
+    return this.#serve(chosen, true, now);
+  }
+
+  #serveHighest(now: MonotonicMs): Grant<T> | undefined {
+    for (const rank of RANKS_DOWN) {
+      const head = this.#lanes.head(rank);
+      if (head === undefined || !this.#slots.tryTake(rank)) continue;
+      this.#promotions.dispatched(undefined);
+      return this.#serve(head, false, now);
+    }
+    return undefined;
+  }
+
+  /** True when a waiter of a higher class could take the slot under its rule. */
+  #contested(rank: ClassRank): boolean {
+    return RANKS_DOWN.some(
+      (higher) =>
+        higher > rank && this.#lanes.depth(higher) > 0 && this.#slots.available(higher) > 0,
+    );
+  }
+
+  #serve(waiter: LaneWaiter<T>, promoted: boolean, now: MonotonicMs): Grant<T> {
+    this.remove(waiter);
+    const queuedMs = now - waiter.enqueuedAt;
+    const permit = this.#permit(waiter.request, waiter.rank, queuedMs, promoted, now);
+    return { waiter, permit };
+  }
+
+  #permit(
+    request: T,
+    rank: ClassRank,
+    queuedMs: number,
+    promoted: boolean,
+    now: MonotonicMs,
+  ): Permit {
+    const facts = { partition: this.name, rank, queuedMs, promoted };
+    const open = this.#preemption.open[rank];
+    return new Admitted<T>(request, facts, now, open, (admitted) => {
+      this.#slots.release(admitted.rank);
+      this.#preemption.released(admitted);
+      this.#rate.released();
+      this.#onReleased(this);
+    });
+  }
+
+  #starvedAt(head: LaneWaiter<T>): MonotonicMs {
+    const { starvationThresholdMs } = this.settings.classes[head.rank];
+    return after(head.enqueuedAt, starvationThresholdMs + PAST_THRESHOLD_MS);
+  }
+
+  #anyWaiter(): LaneWaiter<T> | undefined {
+    for (const rank of RANKS) {
+      const head = this.#lanes.head(rank);
+      if (head !== undefined) return head;
+    }
+    return undefined;
+  }
 }
+
+/** Slots in use of all classes. */
+export const inFlightOf = (view: PartitionView): number => sumOf(view.in_flight);

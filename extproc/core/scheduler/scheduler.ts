@@ -1,117 +1,117 @@
-// Who may run now. Holds the partitions, answers each request with a permit, a place in the queue or
-// a refusal, and later tells its listener who was granted a slot and whose time is over. Grants are
-// drained from a loop, never by recursion, and at most GRANTS_PER_TURN in one turn, so that a mass
-// release cannot hold up the tokens of running streams.
+// Who may run now: partitions with priority classes. Answers each request with a permit, a place in
+// the queue or a refusal, and later tells its listener who was granted a slot, whose time is over and
+// who must give way. Grants are drained from a loop, never by recursion, and at most GRANTS_PER_TURN
+// in one turn. Only partitions in which something changed are looked at, so that many partitions cost
+// nothing while they are quiet.
 
 import type { PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
+import type { ClassRank } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
-import { Partition, type PartitionOptions, type Permit, type Waiter } from "./partition.js";
+import {
+  GRANTS_PER_TURN,
+  type Admission,
+  type AdmissionControl,
+  type AdmissionListener,
+  type PartitionView,
+  type Waiter,
+} from "./admission.js";
+import type { LaneWaiter } from "./lanes.js";
+import type { PartitionSettings } from "./partition-settings.js";
+import { Partition, type Grant } from "./partition.js";
 
-/** Grants in one turn of the event loop. */
-export const GRANTS_PER_TURN = 64;
-
-export type Admission<T> =
-  | { readonly kind: "granted"; readonly permit: Permit }
-  | { readonly kind: "queued"; readonly waiter: Waiter<T> }
-  | { readonly kind: "queue_full"; readonly retryAfterS: number };
-
-export interface SchedulerListener<T> {
-  /** A waiter got its slot. */
-  readonly onGranted: (request: T, permit: Permit) => void;
-  /** A waiter's queue timeout elapsed; it holds nothing any more. */
-  readonly onTimedOut: (request: T, retryAfterS: number) => void;
-}
-
-export interface PartitionView {
-  readonly name: PartitionName;
-  readonly capacity: number;
-  readonly in_flight: number;
-  readonly queued: number;
-  readonly queue_size: number;
-}
-
-export class Scheduler<T> {
+export class Scheduler<T> implements AdmissionControl<T> {
   readonly #partitions = new Map<PartitionName, Partition<T>>();
-  readonly #listener: SchedulerListener<T>;
+  readonly #listener: AdmissionListener<T>;
+  /** Partitions in which a step may make progress. */
+  readonly #changed = new Set<Partition<T>>();
 
   constructor(
-    partitions: readonly PartitionOptions[],
-    listener: SchedulerListener<T>,
+    partitions: readonly PartitionSettings[],
+    capacities: ReadonlyMap<PartitionName, number>,
+    listener: AdmissionListener<T>,
     now: MonotonicMs,
   ) {
-    for (const options of partitions) {
-      this.#partitions.set(options.name, new Partition<T>(options, now));
-    }
     this.#listener = listener;
-  }
-
-  /** Asks for a slot. A free slot goes to waiters first; the request itself then waits its turn. */
-  admit(name: PartitionName, request: T, now: MonotonicMs): Admission<T> {
-    const partition = this.#get(name);
-    const permit = partition.tryAdmit(now);
-    if (permit !== undefined) return { kind: "granted", permit };
-    let waiter = partition.tryEnqueue(request, now);
-    if (waiter === undefined && this.#step(partition, now)) {
-      // The grant made a place in the queue, or emptied it: ask once more.
-      const late = partition.tryAdmit(now);
-      if (late !== undefined) return { kind: "granted", permit: late };
-      waiter = partition.tryEnqueue(request, now);
+    for (const settings of partitions) {
+      const capacity = capacities.get(settings.name) ?? 0;
+      const onReleased = (partition: Partition<T>): void => {
+        this.#changed.add(partition);
+      };
+      this.#partitions.set(settings.name, new Partition<T>(settings, capacity, onReleased, now));
     }
-    if (waiter !== undefined) return { kind: "queued", waiter };
-    return { kind: "queue_full", retryAfterS: partition.retryAfterS(now) };
   }
 
-  /** Takes a waiter out whose client left; false when it no longer waits. */
-  cancel(name: PartitionName, waiter: Waiter<T>): boolean {
-    return this.#get(name).remove(waiter);
+  /**
+   * Asks for a slot. A request that finds no place in the queue is offered to one step outside the
+   * budget; not served by it, it is refused. A queued request of a class that may preempt marks a
+   * victim where that gets it a slot.
+   */
+  admit(name: PartitionName, request: T, rank: ClassRank, now: MonotonicMs): Admission<T> {
+    const partition = this.#get(name);
+    const permit = partition.tryAdmit(request, rank, now);
+    if (permit !== undefined) return { kind: "granted", permit };
+    const waiter = partition.enqueue(request, rank, now);
+    const grant = partition.step(now);
+    if (grant?.waiter === waiter) return { kind: "granted", permit: grant.permit };
+    if (grant !== undefined) this.#granted(partition, grant);
+    if (partition.overBudget) {
+      partition.remove(waiter);
+      return { kind: "queue_full", retryAfterS: partition.retryAfterS(rank, now) };
+    }
+    const victim = grant === undefined ? partition.preemptFor(waiter) : undefined;
+    if (victim !== undefined) this.#listener.onPreempted(victim.request, rank);
+    this.#listener.onWake(waiter.deadline);
+    this.#wakeForPromotion(partition, now);
+    return { kind: "queued", waiter };
   }
 
-  /** Sets the slots of each named partition. */
+  cancel(waiter: Waiter<T>): boolean {
+    const partition = this.#get(waiter.partition);
+    const left = partition.remove(waiter as LaneWaiter<T>);
+    if (left) this.#changed.add(partition);
+    return left;
+  }
+
   setCapacities(capacities: ReadonlyMap<PartitionName, number>): void {
-    for (const [name, slots] of capacities) this.#get(name).setCapacity(slots);
+    for (const [name, slots] of capacities) {
+      const partition = this.#get(name);
+      partition.setCapacity(slots);
+      this.#changed.add(partition);
+    }
   }
 
-  /** Hands free slots to waiters; true when GRANTS_PER_TURN was reached and work may remain. */
   dispatch(now: MonotonicMs): boolean {
     let grants = 0;
-    let progress = true;
     // Partitions take turns, so that one with many waiters cannot use up the whole turn.
-    while (progress) {
-      progress = false;
-      for (const partition of this.#partitions.values()) {
-        if (!partition.hasWork) continue;
+    while (this.#changed.size > 0) {
+      for (const partition of [...this.#changed]) {
         if (grants === GRANTS_PER_TURN) return true;
-        if (this.#step(partition, now)) {
+        const grant = partition.step(now);
+        if (grant === undefined) {
+          this.#changed.delete(partition);
+          this.#wakeForPromotion(partition, now);
+        } else {
           grants += 1;
-          progress = true;
+          this.#granted(partition, grant);
         }
       }
     }
     return false;
   }
 
-  /** Tells every waiter whose time is over; `all` ends the waiting of everybody. */
   expire(now: MonotonicMs, all = false): void {
     for (const partition of this.#partitions.values()) {
+      if (partition.queued === 0) continue;
+      this.#changed.add(partition);
       for (;;) {
         const waiter = partition.expire(now, all);
         if (waiter === undefined) break;
-        this.#listener.onTimedOut(waiter.request, partition.retryAfterS(now));
+        this.#listener.onTimedOut(waiter.request, partition.retryAfterS(waiter.rank, now));
       }
+      const deadline = partition.nextDeadline();
+      if (deadline !== undefined) this.#listener.onWake(deadline);
     }
-  }
-
-  /** The earliest moment at which `expire` has something to do. */
-  get nextDeadline(): MonotonicMs | undefined {
-    let earliest: MonotonicMs | undefined;
-    for (const partition of this.#partitions.values()) {
-      const deadline = partition.nextDeadline;
-      if (deadline !== undefined && (earliest === undefined || deadline < earliest)) {
-        earliest = deadline;
-      }
-    }
-    return earliest;
   }
 
   get queued(): number {
@@ -120,21 +120,18 @@ export class Scheduler<T> {
     return sum;
   }
 
-  view(): PartitionView[] {
-    return Array.from(this.#partitions.values(), (partition) => ({
-      name: partition.name,
-      capacity: partition.capacity,
-      in_flight: partition.inFlight,
-      queued: partition.queued,
-      queue_size: partition.queueSize,
-    }));
+  view(now: MonotonicMs): PartitionView[] {
+    return Array.from(this.#partitions.values(), (partition) => partition.view(now));
   }
 
-  #step(partition: Partition<T>, now: MonotonicMs): boolean {
-    const grant = partition.dispatch(now);
-    if (grant === undefined) return false;
+  #granted(partition: Partition<T>, grant: Grant<T>): void {
+    this.#changed.add(partition);
     this.#listener.onGranted(grant.waiter.request, grant.permit);
-    return true;
+  }
+
+  #wakeForPromotion(partition: Partition<T>, now: MonotonicMs): void {
+    const at = partition.nextPromotion(now);
+    if (at !== undefined) this.#listener.onWake(at);
   }
 
   #get(name: PartitionName): Partition<T> {

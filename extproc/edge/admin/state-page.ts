@@ -1,9 +1,32 @@
 // What `GET /state` shows: the workers, the partitions and how many requests are where, as they are
 // at this moment. It names no tenant and no request.
 
+import { PRIORITY_CLASSES, type ClassRank, type PerClass } from "../../core/model/priority.js";
 import type { MonotonicMs } from "../../core/model/time.js";
 import type { RequestDesk } from "../../core/request/request-desk.js";
+import { sumOf, type PartitionView } from "../../core/scheduler/admission.js";
 import type { WorkerRegistry } from "../../core/workers/registry.js";
+
+/** A table per class as an object with the classes' names. */
+function byClass<T>(table: PerClass<T>): Readonly<Record<string, T>> {
+  return Object.fromEntries(PRIORITY_CLASSES.map((name, rank) => [name, table[rank as ClassRank]]));
+}
+
+function partitionState(view: PartitionView): object {
+  return {
+    name: view.name,
+    capacity: view.capacity ?? null,
+    queue_size: view.queue_size,
+    in_flight: sumOf(view.in_flight),
+    queued: sumOf(view.queued),
+    classes: {
+      in_flight: byClass(view.in_flight),
+      queued: byClass(view.queued),
+      reserved: byClass(view.reserved),
+      retry_after_secs: byClass(view.retry_after_secs),
+    },
+  };
+}
 
 export function statePage(
   desk: RequestDesk,
@@ -16,7 +39,7 @@ export function statePage(
     ready,
     draining: desk.draining,
     requests: { live, queued },
-    partitions: desk.partitions(),
+    partitions: desk.partitions(now).map(partitionState),
     workers: Array.from(registry.all(), (worker) => ({
       ...worker.identity,
       cluster: worker.cluster,

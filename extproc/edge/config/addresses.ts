@@ -1,8 +1,10 @@
-// Reads the small grammars inside values: listener addresses, worker URLs, peers, durations and
-// header names. Each reader returns the value or undefined and never throws; the schema turns
+// Reads the small grammars inside values: listener addresses, worker URLs, peers, durations, tenant
+// keys and header names. Each reader returns the value or undefined and never throws; the schema turns
 // undefined into a message that says what is allowed.
 
 import { isIP } from "node:net";
+import { formatAddress, parseAddress } from "../../core/identity/address.js";
+import { refusal } from "../../core/identity/trusted-header.js";
 import type { ListenAddress } from "../../core/model/config.js";
 
 /** Longest path of a unix socket on Linux (108 bytes with the closing zero). */
@@ -74,6 +76,28 @@ export function readDurationMs(text: string): number | undefined {
   const match = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m)$/.exec(text);
   if (match === null) return undefined;
   return Math.round(Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS]);
+}
+
+/**
+ * True for a key that a request can have: `auth:<id>`, `header:<id>`, `ip:<address>` in its one
+ * spelling, or `anonymous`. A key in another spelling would silently apply to nobody.
+ */
+export function isTenantKey(text: string): boolean {
+  if (text === "anonymous") return true;
+  const colon = text.indexOf(":");
+  const id = text.slice(colon + 1);
+  switch (text.slice(0, Math.max(0, colon))) {
+    case "auth":
+      return refusal(id, { commas: true }) === undefined;
+    case "header":
+      return refusal(id, { commas: false }) === undefined;
+    case "ip": {
+      const address = parseAddress(id);
+      return address !== undefined && formatAddress(address) === id;
+    }
+    default:
+      return false;
+  }
 }
 
 /** Headers that mean something to HTTP, to Envoy or to Weir and so cannot name a tenant. */

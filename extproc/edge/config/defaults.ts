@@ -1,6 +1,9 @@
 // What applies when the file says nothing, each value with its reason. The schema takes its defaults
 // from here, and so does the check of rules across keys, so there is one copy of each number.
 
+import type { ClassConfig } from "../../core/model/config.js";
+import type { PriorityClass } from "../../core/model/priority.js";
+
 export const DEFAULTS = {
   listen: {
     // Loopback, because whoever reaches this port decides where requests go.
@@ -47,14 +50,24 @@ export const DEFAULTS = {
     aliases: false,
   },
   scheduler: {
+    enabled: true,
     // -1: the sum of what the workers report, so that adding a worker adds slots.
     max_concurrent_requests: -1,
     // A hundred waiters at one request per second and slot are within the queue timeout.
     queue_size: 100,
-    // Longer than the wait a person accepts, shorter than the timeout of common clients.
-    queue_timeout_secs: 60,
     // Capacity exists but is contended: clients retry a 429.
     queue_timeout_status: 429,
+    // A class that is not listed keeps its values from CLASS_DEFAULTS.
+    classes: {},
+    // Asking for a higher class is a claim of the client, so it needs a policy.
+    default_max_class: "default",
+    tenant_policies: {},
+    // Half: reservations made for large fleets leave every class slots in a small one.
+    reserved_share_max: 0.5,
+    // At most 16 of 64: under constant overload promotions must not turn the order around.
+    starvation_max_share: 0.25,
+    // A scheduler that cannot be built is a mistake to be seen, not to be run without.
+    fallback_to_limiter: false,
     admission_partitions: {},
     default_admission_partition: "default",
   },
@@ -95,3 +108,46 @@ export const DEFAULTS = {
     tenant_metric_top_n: 32,
   },
 } as const;
+
+/** A class that is not listed; a listed one replaces all of it. */
+export const CLASS_DEFAULTS = {
+  // Work nobody waits for: no slot of its own, and a place in the queue for five minutes.
+  bulk: {
+    reserved_floor: 0,
+    reserved_per_slot: 0,
+    queue_size: 1024,
+    queue_timeout_secs: 300,
+    starvation_threshold_secs: 120,
+    can_preempt: false,
+  },
+  // Longer than the wait a person accepts, shorter than the timeout of common clients.
+  default: {
+    reserved_floor: 0,
+    reserved_per_slot: 0.1,
+    queue_size: 512,
+    queue_timeout_secs: 60,
+    starvation_threshold_secs: 30,
+    can_preempt: false,
+  },
+  // A person waits in front of a screen: a part of the fleet is always near.
+  interactive: {
+    reserved_floor: 128,
+    reserved_per_slot: 0.25,
+    queue_size: 256,
+    queue_timeout_secs: 30,
+    starvation_threshold_secs: 5,
+    can_preempt: true,
+  },
+  // Few requests that must pass: a fixed number of slots does.
+  system: {
+    reserved_floor: 32,
+    reserved_per_slot: 0,
+    queue_size: 64,
+    queue_timeout_secs: 30,
+    starvation_threshold_secs: 5,
+    can_preempt: true,
+  },
+} as const satisfies Readonly<Record<PriorityClass, ClassConfig>>;
+
+/** Patience in the limiter's queue, as long as that of class `default`. */
+export const LIMITER_QUEUE_TIMEOUT_SECS = CLASS_DEFAULTS.default.queue_timeout_secs;

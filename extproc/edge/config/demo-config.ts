@@ -65,8 +65,10 @@ models: { demo: { aliases: [demo-latest], policy: power_of_two } }
 # No header of a client names a tenant. Turn a switch on only for proxies that are listed in peers.
 trust: { tenant_id: false, peers: [] }
 
-# At most 24 requests run at once, 100 more wait for up to a minute.
-scheduler: { max_concurrent_requests: 24, queue_size: 100, queue_timeout_secs: 60 }
+# At most 24 requests run at once and 100 more wait, each for as long as its class allows: a minute
+# in class default. Half of the slots are kept back for the classes above it; how many, and for
+# whom, is said by \`classes\` and reserved_share_max, which have their defaults here.
+scheduler: { max_concurrent_requests: 24, queue_size: 100 }
 
 # Larger request bodies are refused with 413.
 limits: { body_limit_bytes: 33554432 }

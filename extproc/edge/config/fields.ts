@@ -21,6 +21,11 @@ export function decimal(min: number, max: number): z.ZodNumber {
   return z.number({ error }).min(min, { error }).max(max, { error });
 }
 
+const NOT_NEGATIVE = "must be a finite number of 0 or more";
+
+/** A number without an upper bound; fractions allowed, never infinite or NaN. */
+export const notNegative = z.number({ error: NOT_NEGATIVE }).min(0, { error: NOT_NEGATIVE });
+
 /** Text that a reader accepts. `allowed` completes the sentence "must be …". */
 export function text(allowed: string, accepts: (value: string) => boolean): z.ZodString {
   const error = `must be ${allowed}`;
@@ -65,9 +70,23 @@ export function mapping<Shape extends z.core.$ZodLooseShape>(
 }
 
 /** A mapping from names to values of one kind. */
-export function named<Value extends z.ZodType>(value: Value): z.ZodRecord<z.ZodString, Value> {
-  return z.record(name, value, {
+export function named<Value extends z.ZodType>(
+  value: Value,
+  key: z.ZodString = name,
+): z.ZodRecord<z.ZodString, Value> {
+  return z.record(key, value, {
     error: (issue) => (issue.code === "invalid_type" ? "must be a mapping of names" : undefined),
+  });
+}
+
+/** A mapping from some of a few words to values of one kind; others are reported by the loader. */
+export function someOf<const Key extends string, Value extends z.ZodType>(
+  keys: readonly Key[],
+  value: Value,
+): z.ZodRecord<z.ZodLiteral<Key> & z.core.$partial, Value> {
+  return z.partialRecord(z.literal(keys), value, {
+    error: (issue) =>
+      issue.code === "invalid_type" ? `must be a mapping of ${keys.join(", ")}` : undefined,
   });
 }
 

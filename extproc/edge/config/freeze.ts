@@ -6,23 +6,25 @@ import type {
   EnvoyConfig,
   ListenAddress,
   ModelConfig,
-  PartitionConfig,
+  SchedulerConfig,
   WeirConfig,
   WorkerConfig,
 } from "../../core/model/config.js";
+import { overrideBudgetSecs, streamIdleTimeoutSecs } from "../../core/model/hold-budget.js";
 import { clusterName, modelId, partitionName } from "../../core/model/ids.js";
-import type { ModelId, PartitionName } from "../../core/model/ids.js";
+import type { ModelId } from "../../core/model/ids.js";
 import { invariant } from "../../core/model/invariant.js";
 import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
+import { schedulerConfig } from "./freeze-scheduler.js";
 import type { FileConfig } from "./schema.js";
 
 /** The configuration of the process, frozen to its leaves. */
 export function freezeConfig(file: FileConfig): WeirConfig {
-  const { scheduler, trust } = file;
-  const slots = scheduler.max_concurrent_requests;
+  const { trust } = file;
+  const scheduler = schedulerConfig(file.scheduler);
   return deepFreeze<WeirConfig>({
     listen: { ext_proc: address(file.listen.ext_proc) },
-    envoy: envoyConfig(file.envoy),
+    envoy: envoyConfig(file.envoy, scheduler),
     admin: { listen: address(file.admin.listen), log_level: file.admin.log_level },
     workers: file.workers.map(workerConfig),
     models: modelConfigs(file.models),
@@ -38,14 +40,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
       peers: trust.peers,
     },
     headers: file.headers,
-    scheduler: {
-      max_concurrent_requests: slots === -1 ? undefined : slots,
-      queue_size: scheduler.queue_size,
-      queue_timeout_secs: scheduler.queue_timeout_secs,
-      queue_timeout_status: scheduler.queue_timeout_status,
-      admission_partitions: partitionConfigs(scheduler.admission_partitions),
-      default_admission_partition: partitionName(scheduler.default_admission_partition),
-    },
+    scheduler,
     fair_share: file.fair_share,
     settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
     health: file.health,
@@ -54,8 +49,8 @@ export function freezeConfig(file: FileConfig): WeirConfig {
   });
 }
 
-function envoyConfig(envoy: FileConfig["envoy"]): EnvoyConfig {
-  const { ext_proc_target, tls } = envoy;
+function envoyConfig(envoy: FileConfig["envoy"], scheduler: SchedulerConfig): EnvoyConfig {
+  const { ext_proc_target, max_message_timeout, stream_idle_timeout, tls } = envoy;
   return {
     address: envoy.address,
     port: envoy.port,
@@ -64,6 +59,14 @@ function envoyConfig(envoy: FileConfig["envoy"]): EnvoyConfig {
     ext_proc_target: ext_proc_target === undefined ? undefined : address(ext_proc_target),
     trusted_hops: envoy.trusted_hops,
     message_timeout_ms: milliseconds(envoy.message_timeout),
+    max_message_timeout_ms:
+      max_message_timeout === undefined
+        ? overrideBudgetSecs({ scheduler }) * 1000
+        : milliseconds(max_message_timeout),
+    stream_idle_timeout_ms:
+      stream_idle_timeout === undefined
+        ? streamIdleTimeoutSecs({ scheduler }) * 1000
+        : milliseconds(stream_idle_timeout),
     request_timeout_ms: milliseconds(envoy.request_timeout),
     http_filters_before: envoy.http_filters_before,
     identity_metadata: envoy.identity_metadata.map(({ namespace, path }) => ({
@@ -93,12 +96,6 @@ function workerConfig(worker: FileConfig["workers"][number]): WorkerConfig {
 
 function modelConfigs(models: FileConfig["models"]): ReadonlyMap<ModelId, ModelConfig> {
   return new Map(Object.entries(models).map(([name, model]) => [modelId(name), model]));
-}
-
-function partitionConfigs(
-  partitions: FileConfig["scheduler"]["admission_partitions"],
-): ReadonlyMap<PartitionName, PartitionConfig> {
-  return new Map(Object.entries(partitions).map(([name, part]) => [partitionName(name), part]));
 }
 
 function address(text: string): ListenAddress {

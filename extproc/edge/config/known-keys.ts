@@ -8,11 +8,7 @@ import type { ConfigPath } from "./problem.js";
 /** Keys of parts that are not in this version, by the path of their mapping (`*` = any name). */
 const NOT_AVAILABLE: Readonly<Record<string, string>> = {
   "": "adaptive_admission selection seeding credits",
-  scheduler:
-    "classes tenant_policies default_max_class adaptive_capacity rate_limit_tokens_per_second " +
-    "fallback_to_limiter reserved_share_max starvation_max_share",
-  "scheduler.admission_partitions.*":
-    "capacity_from_healthy_replicas max_concurrent_requests_per_healthy_replica",
+  scheduler: "adaptive_capacity",
   fair_share:
     "enabled default_weight tenant_weights model_profiles max_queued_requests_per_tenant " +
     "max_tracked_tenants",
@@ -32,6 +28,8 @@ export function explainUnknownKey(schema: z.ZodType, path: ConfigPath, key: stri
   const renamed = Object.hasOwn(RENAMED, key) ? RENAMED[key] : undefined;
   if (renamed !== undefined) return `is not a key here; the key is ${renamed}`;
   if (isUnavailable(path, key)) return `${key} is not available in this version`;
+  const words = allowedWords(schema, path);
+  if (words.length > 0) return `is not allowed here; it must be one of ${words.join(", ")}`;
   const nearest = nearestKey(key, knownKeys(schema, path));
   return nearest === undefined
     ? "is not a known key"
@@ -49,14 +47,26 @@ function isUnavailable(path: ConfigPath, key: string): boolean {
 
 /** Keys the schema knows in the mapping at `path`; none when it is no mapping of fixed keys. */
 export function knownKeys(schema: z.ZodType, path: ConfigPath): readonly string[] {
+  const here = schemaAt(schema, path);
+  return here instanceof z.ZodObject ? Object.keys(here.shape) : [];
+}
+
+/** The words of a mapping whose names are a few fixed words; none when any name is allowed. */
+function allowedWords(schema: z.ZodType, path: ConfigPath): readonly string[] {
+  const here = schemaAt(schema, path);
+  if (!(here instanceof z.ZodRecord) || !(here.keyType instanceof z.ZodLiteral)) return [];
+  return [...here.keyType.values].map(String);
+}
+
+function schemaAt(schema: z.ZodType, path: ConfigPath): unknown {
   let here: unknown = unwrapped(schema);
   for (const step of path) {
     if (here instanceof z.ZodObject) here = unwrapped(here.shape[step]);
     else if (here instanceof z.ZodRecord) here = unwrapped(here.valueType);
     else if (here instanceof z.ZodArray) here = unwrapped(here.element);
-    else return [];
+    else return undefined;
   }
-  return here instanceof z.ZodObject ? Object.keys(here.shape) : [];
+  return here;
 }
 
 function unwrapped(schema: unknown): unknown {

@@ -1,22 +1,26 @@
 // From the text of weir.yaml, the environment and the command line to a frozen configuration, or to
 // every problem there is, sorted by place. The steps: read the file with positions, lay overrides
-// over it, check each value by the schema, check rules across values on what is sound, freeze. It
-// reads no file and no process state itself: all input is an argument.
+// over it, check each value by the schema, check rules across values on what is sound, freeze. A file
+// whose scheduler alone is wrong may load as a limiter, when it asks for that. It reads no file and no
+// process state itself: all input is an argument.
 
 import type { z } from "zod";
 import type { WeirConfig } from "../../core/model/config.js";
 import { parseConfigText } from "./document.js";
 import type { ConfigDocument } from "./document.js";
 import { draftOf } from "./draft.js";
+import type { Draft } from "./draft.js";
+import { FALLBACK_NOTE, limiterInstead } from "./fallback.js";
 import { freezeConfig } from "./freeze.js";
 import { explainUnknownKey, knownKeys } from "./known-keys.js";
 import { applyOverrides, isMapping, readEnvironment, readFlags } from "./overrides.js";
 import { overrideAbove, overrideBelow } from "./overrides.js";
 import type { Override } from "./overrides.js";
-import { formatPath, showValue, sortProblems } from "./problem.js";
+import { formatPath, formatProblem, showValue, sortProblems } from "./problem.js";
 import type { ConfigOrigin, ConfigPath, ConfigProblem, Finding } from "./problem.js";
 import { checkRules } from "./rules.js";
 import { configSchema } from "./schema.js";
+import type { FileConfig } from "./schema.js";
 import { configWarnings } from "./warnings.js";
 
 export interface ConfigSource {
@@ -47,20 +51,47 @@ export function loadConfig(source: ConfigSource): LoadedConfig {
   }
   const overrides = [...environment.overrides, ...flags.overrides];
   const applied = applyOverrides(parsed.document.value ?? {}, overrides);
-  const checked = configSchema.safeParse(applied.root);
-  const findings = checked.success ? [] : schemaFindings(checked.error, applied.root);
-  const refused = findings.map((finding) => finding.path);
-  const broken = checkRules(draftOf(applied.root, refused));
-  const located = [...findings, ...broken].map((finding): ConfigProblem => {
-    const origin = originOf(finding.path, parsed.document, overrides, source.file);
-    return { origin, path: formatPath(finding.path), message: finding.message };
-  });
-  const problems = [...located, ...outside, ...applied.problems];
-  if (problems.length > 0 || !checked.success) {
-    return { ok: false, problems: sortProblems(problems) };
+  const checked = checkRoot(applied.root);
+  const locate = ({ path, message }: Finding): ConfigProblem => {
+    const origin = originOf(path, parsed.document, overrides, source.file);
+    return { origin, path: formatPath(path), message };
+  };
+  const elsewhere = [...outside, ...applied.problems];
+  const problems = sortProblems([...checked.findings.map(locate), ...elsewhere]);
+  if (problems.length === 0 && checked.file !== undefined) return accepted(checked.file, []);
+  if (elsewhere.length > 0) return { ok: false, problems };
+  const fallback = limiterInstead(applied.root, checked.draft, checked.findings);
+  if (fallback === undefined) return { ok: false, problems };
+  const limiter = checkRoot(fallback);
+  if (limiter.file === undefined || limiter.findings.length > 0) {
+    return { ok: false, problems: sortProblems([...problems, ...limiter.findings.map(locate)]) };
   }
-  const config = freezeConfig(checked.data);
-  return { ok: true, config, warnings: configWarnings(config) };
+  const passedOver = problems.map((problem) => `${formatProblem(problem)}; ${FALLBACK_NOTE}`);
+  return accepted(limiter.file, passedOver);
+}
+
+interface CheckedRoot {
+  /** The sound part, for rules across values. */
+  readonly draft: Draft;
+  readonly findings: readonly Finding[];
+  /** Undefined when a value was refused by itself. */
+  readonly file: FileConfig | undefined;
+}
+
+function checkRoot(root: unknown): CheckedRoot {
+  const checked = configSchema.safeParse(root);
+  const refused = checked.success ? [] : schemaFindings(checked.error, root);
+  const draft = draftOf(
+    root,
+    refused.map((finding) => finding.path),
+  );
+  const findings = [...refused, ...checkRules(draft)];
+  return { draft, findings, file: checked.success ? checked.data : undefined };
+}
+
+function accepted(file: FileConfig, warnings: readonly string[]): LoadedConfig {
+  const config = freezeConfig(file);
+  return { ok: true, config, warnings: [...warnings, ...configWarnings(config, file)] };
 }
 
 /** One finding per refused value and unknown key. */

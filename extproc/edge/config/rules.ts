@@ -6,6 +6,7 @@ import type { ListenAddress } from "../../core/model/config.js";
 import { readListenAddress } from "./addresses.js";
 import type { Draft } from "./draft.js";
 import type { ConfigPath, Finding } from "./problem.js";
+import { checkScheduler } from "./rules-scheduler.js";
 import { checkModels, checkWorkers } from "./rules-workers.js";
 
 /** Every broken rule of a draft. */
@@ -14,7 +15,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkWorkers(draft),
     ...checkModels(draft),
     ...checkTrust(draft),
-    ...checkPartitions(draft),
+    ...checkScheduler(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
   ];
@@ -26,37 +27,6 @@ function checkTrust({ trust }: Draft): Finding[] {
     "trust.prefer_tenant_id is on and trust.tenant_id is off; " +
     "turn trust.tenant_id on, or trust.prefer_tenant_id off";
   return [{ path: ["trust", "prefer_tenant_id"], message }];
-}
-
-function checkPartitions({ scheduler }: Draft): Finding[] {
-  const partitions = scheduler?.admission_partitions;
-  if (scheduler === undefined || partitions === undefined) return [];
-  const names = Object.keys(partitions).filter((name) => partitions[name] !== undefined);
-  if (names.length === 0) return [];
-  const problems: Finding[] = [];
-  const fallback = scheduler.default_admission_partition;
-  if (fallback !== undefined && !names.includes(fallback)) {
-    const message =
-      `must be one of the names in scheduler.admission_partitions (${names.join(", ")}), ` +
-      `got ${JSON.stringify(fallback)}`;
-    problems.push({ path: ["scheduler", "default_admission_partition"], message });
-  }
-  const over = (key: "max_concurrent_requests" | "queue_size"): void => {
-    const most = scheduler[key];
-    const parts = names.map((name) => partitions[name]?.[key]);
-    // -1 leaves the ceiling to the workers: nothing to compare with before they report.
-    if (most === undefined || most === -1 || parts.includes(undefined)) return;
-    const sum = parts.reduce<number>((total, part) => total + (part ?? 0), 0);
-    if (sum <= most) return;
-    const terms = names.map((name) => `${name} ${String(partitions[name]?.[key])}`).join(", ");
-    const message =
-      `${key} of all partitions must add up to at most scheduler.${key} = ${String(most)}, ` +
-      `got ${String(sum)} (${terms})`;
-    problems.push({ path: ["scheduler", "admission_partitions"], message });
-  };
-  over("max_concurrent_requests");
-  over("queue_size");
-  return problems;
 }
 
 function checkHealth({ health }: Draft): Finding[] {

@@ -90,6 +90,14 @@ export const envoySection = mapping({
   message_timeout: duration("200ms", "60s")
     .default(ENVOY.message_timeout)
     .describe("How long Envoy waits for an answer of Weir that asked for no more time."),
+  max_message_timeout: duration("6s", "120m")
+    .optional()
+    .describe(
+      "Most time Envoy lets Weir hold a request; the longest queue timeout + 5 s, or more.",
+    ),
+  stream_idle_timeout: duration("306s", "1440m")
+    .optional()
+    .describe("Longest silence of a request; the longest queue timeout + 305 s, or more."),
   request_timeout: duration("1s", "60m")
     .default(ENVOY.request_timeout)
     .describe("How long a client may take to send its whole request."),

@@ -2,22 +2,19 @@
 // by itself and changes nothing; rules that need two values stand in rules.ts, and freeze.ts turns
 // the checked file into the types the core speaks of. The JSON Schema is made from here as well.
 
-import { z } from "zod";
+import type { z } from "zod";
 import { isPeer, isTenantHeaderName, readWorkerUrl } from "./addresses.js";
 import { DEFAULTS } from "./defaults.js";
 import { decimal, list, mapping, name, named, oneOf, onlyThisVersion, onOff } from "./fields.js";
 import { text, whole } from "./fields.js";
 import { adminSection, envoySection, listenSection } from "./schema-envoy.js";
+import { schedulerSection, SLOTS_MAX } from "./schema-scheduler.js";
 
 /** Workers of one Weir; each costs a health check and a cluster in Envoy. */
 const WORKERS_MAX = 1000;
 const MODELS_PER_WORKER_MAX = 1000;
 const ALIASES_MAX = 100;
 const PEERS_MAX = 1000;
-
-/** Slots are counted in 16 bits by the engines that report them. */
-const SLOTS_MAX = 65_535;
-const WAITERS_MAX = 1_000_000;
 
 const workers = list(
   mapping({
@@ -83,42 +80,6 @@ const trust = mapping({
   peers: list(text("an IP address, a CIDR or a spiffe:// id", isPeer), PEERS_MAX)
     .default([...DEFAULTS.trust.peers])
     .describe("Who may send trusted headers; empty = every peer."),
-});
-
-const partitions = named(
-  mapping({
-    max_concurrent_requests: whole(1, SLOTS_MAX).describe("Slots of the partition."),
-    queue_size: whole(0, WAITERS_MAX).describe("Waiters of the partition; 0 = nobody waits."),
-  }),
-);
-
-const SLOTS_ALLOWED = `must be -1 (what the workers report) or a whole number from 1 to ${String(SLOTS_MAX)}`;
-const slotsOrReported = z
-  .int({ error: SLOTS_ALLOWED })
-  .min(-1, { error: SLOTS_ALLOWED })
-  .max(SLOTS_MAX, { error: SLOTS_ALLOWED })
-  .refine((value) => value !== 0, { error: SLOTS_ALLOWED });
-
-const scheduler = mapping({
-  enabled: onlyThisVersion(true, [false]).optional().describe("Only true in this version."),
-  max_concurrent_requests: slotsOrReported
-    .default(DEFAULTS.scheduler.max_concurrent_requests)
-    .describe("Most requests in flight; -1 = what the workers report."),
-  queue_size: whole(0, WAITERS_MAX)
-    .default(DEFAULTS.scheduler.queue_size)
-    .describe("Most waiters; with partitions, the most their sizes may add up to."),
-  queue_timeout_secs: whole(1, 3600)
-    .default(DEFAULTS.scheduler.queue_timeout_secs)
-    .describe("Longest wait for a slot."),
-  queue_timeout_status: oneOf([408, 429, 503])
-    .default(DEFAULTS.scheduler.queue_timeout_status)
-    .describe("HTTP status of a request that waited in vain."),
-  admission_partitions: partitions
-    .prefault(DEFAULTS.scheduler.admission_partitions)
-    .describe("Pools with slots and a queue of their own; empty = one pool."),
-  default_admission_partition: name
-    .default(DEFAULTS.scheduler.default_admission_partition)
-    .describe("Partition of requests that belong to no other."),
 });
 
 const health = mapping({
@@ -187,7 +148,7 @@ export const configSchema = mapping({
   })
     .prefault({})
     .describe("Names of headers."),
-  scheduler: scheduler.prefault({}).describe("Slots and the queue."),
+  scheduler: schedulerSection.prefault({}).describe("Slots, classes, partitions and queues."),
   fair_share: mapping({
     default_output_tokens: whole(1, 4_294_967_295)
       .default(DEFAULTS.fair_share.default_output_tokens)

@@ -2,6 +2,8 @@
 // names the key and what follows from it.
 
 import type { WeirConfig } from "../../core/model/config.js";
+import type { FileConfig } from "./schema.js";
+import { schedulerWarnings } from "./warnings-scheduler.js";
 
 const SWITCHES = [
   "tenant_id",
@@ -12,9 +14,13 @@ const SWITCHES = [
   "excluded_worker_urls",
 ] as const;
 
-/** Warnings about a sound configuration, in the order of the file. */
-export function configWarnings(config: WeirConfig): string[] {
-  return [...modelWarnings(config), ...trustWarnings(config), ...partitionWarnings(config)];
+/** Warnings about a sound configuration; `file` tells which keys were written. */
+export function configWarnings(config: WeirConfig, file: FileConfig): string[] {
+  return [
+    ...modelWarnings(config),
+    ...trustWarnings(config),
+    ...schedulerWarnings(config, file.scheduler),
+  ];
 }
 
 function modelWarnings({ models, workers }: WeirConfig): string[] {
@@ -31,20 +37,4 @@ function trustWarnings({ trust }: WeirConfig): string[] {
     `${on.join(", ")}: on while trust.peers is empty, ` +
       "so every client that reaches Envoy may send these headers",
   ];
-}
-
-function partitionWarnings({ workers, scheduler }: WeirConfig): string[] {
-  const known = scheduler.admission_partitions;
-  return workers.flatMap((worker, index) => {
-    const label = worker.labels.admission_partition;
-    if (label === undefined || known.has(label)) return [];
-    const what =
-      known.size === 0
-        ? "scheduler.admission_partitions is empty, so the label has no effect"
-        : `it is not in scheduler.admission_partitions, so the worker counts for ` +
-          scheduler.default_admission_partition;
-    return [
-      `workers[${String(index)}].labels.admission_partition ${JSON.stringify(label)}: ${what}`,
-    ];
-  });
 }

@@ -4,7 +4,6 @@
 
 import { EXT_PROC_CLUSTER } from "../../core/model/config.js";
 import type { WeirConfig } from "../../core/model/config.js";
-import { overrideBudgetSecs } from "../../core/model/hold-budget.js";
 import { EXT_PROC_FILTER } from "./messages.js";
 import { NAMESPACE } from "./replies.js";
 import { extension, seconds } from "./bootstrap-value.js";
@@ -38,7 +37,7 @@ function extProc(config: WeirConfig): BootstrapMap {
     failure_mode_allow: true,
     status_on_error: { code: "ServiceUnavailable" },
     message_timeout: seconds(config.envoy.message_timeout_ms / 1000),
-    max_message_timeout: seconds(overrideBudgetSecs(config)),
+    max_message_timeout: seconds(config.envoy.max_message_timeout_ms / 1000),
     allow_mode_override: true,
     allow_content_length_header: true,
     request_attributes: [

@@ -4,7 +4,6 @@
 
 import { earlyStrip, PEER_HEADER, ROUTE_HEADER } from "../../core/identity/control-headers.js";
 import type { EnvoyTls, WeirConfig } from "../../core/model/config.js";
-import { streamIdleTimeoutSecs } from "../../core/model/hold-budget.js";
 import { httpFilters, namesBefore } from "./bootstrap-filters.js";
 import { localReplies } from "./bootstrap-replies.js";
 import { extension, seconds, typed } from "./bootstrap-value.js";
@@ -68,7 +67,7 @@ function connectionManager(config: WeirConfig): BootstrapMap {
     normalize_path: false,
     merge_slashes: false,
     path_with_escaped_slashes_action: "REJECT_REQUEST",
-    stream_idle_timeout: seconds(streamIdleTimeoutSecs(config)),
+    stream_idle_timeout: seconds(envoy.stream_idle_timeout_ms / 1000),
     request_timeout: seconds(envoy.request_timeout_ms / 1000),
     early_header_mutation_extensions: [
       extension("strip-control-headers", EARLY_TYPE, { mutations: earlyMutations(config) }),

@@ -131,7 +131,7 @@ export function refusalReply(rejection: Rejection): Buffer {
   if (rejection.retryAfterS !== undefined) {
     headers.push(setHeader("retry-after", String(rejection.retryAfterS)));
   }
-  if (rejection.allow !== undefined) headers.push(setHeader("allow", rejection.allow));
+  for (const [name, value] of rejection.headers) headers.push(setHeader(name, value));
   return bytesField(
     7,
     bytesField(1, varintField(1, rejection.status)),

@@ -214,8 +214,16 @@ export class Session implements ExchangeHandler {
   }
 
   #carryOut(verdict: Verdict): void {
+    if (this.#silent) return;
+    if (verdict.kind === "refuse") {
+      // Also without a reply that is owed: Envoy then resets the worker and answers the client.
+      this.#owed = undefined;
+      this.#silent = true;
+      this.#exchange.send(this.#deps.codec.refusal(verdict.rejection));
+      return;
+    }
     const phase = this.#owed;
-    if (this.#silent || phase === undefined) return;
+    if (phase === undefined) return;
     switch (verdict.kind) {
       case "continue":
         this.#owed = undefined;
@@ -228,11 +236,6 @@ export class Session implements ExchangeHandler {
         return;
       case "hold":
         this.#exchange.send(this.#deps.codec.hold(verdict.budgetMs));
-        return;
-      case "refuse":
-        this.#owed = undefined;
-        this.#silent = true;
-        this.#exchange.send(this.#deps.codec.refusal(verdict.rejection));
     }
   }
 

@@ -13,7 +13,14 @@ export interface MetricFamilies {
   readonly rejected: Counter;
   readonly byOutcome: Readonly<Record<RequestOutcome, Counter | undefined>>;
   readonly rejections: Counter<"code">;
-  readonly queueWait: Histogram<"partition">;
+  readonly rateChecks: Counter<"result">;
+  readonly admits: Counter<"class" | "outcome">;
+  readonly partitionAdmits: Counter<"partition" | "class" | "outcome">;
+  readonly queueWait: Histogram<"class">;
+  readonly preemptions: Counter<"victim_class" | "by_class">;
+  readonly clamps: Counter<"tenant" | "requested_class" | "effective_class">;
+  readonly unknownPriorities: Counter<"tenant">;
+  readonly promotions: Counter<"class">;
   readonly firstByte: Histogram<"model">;
   readonly settlements: Counter<"kind">;
   readonly charged: Counter<"tenant">;
@@ -25,14 +32,17 @@ export interface MetricFamilies {
   readonly faults: Counter;
 }
 
+type MakeCounter = <Label extends string = never>(
+  name: string,
+  help: string,
+  ...labelNames: Label[]
+) => Counter<Label>;
+
 /** @param startTimeSeconds start of the process in seconds since the epoch, for reset-safe deltas */
 export function createFamilies(registry: Registry, startTimeSeconds: number): MetricFamilies {
   const registers = [registry];
-  const counter = <Label extends string = never>(
-    name: string,
-    help: string,
-    ...labelNames: Label[]
-  ): Counter<Label> => new Counter({ name: `weir_${name}`, help, labelNames, registers });
+  const counter: MakeCounter = (name, help, ...labelNames) =>
+    new Counter({ name: `weir_${name}`, help, labelNames, registers });
   const wait = <Label extends string>(name: string, help: string, label: Label): Histogram<Label> =>
     new Histogram({
       name: `weir_${name}`,
@@ -49,10 +59,12 @@ export function createFamilies(registry: Registry, startTimeSeconds: number): Me
   return {
     ...admissionFamilies((name, help) => counter(`http_admission_${name}_total`, help)),
     rejections: counter("rejections_total", "Refusals by code.", "code"),
+    ...schedulerFamilies(counter),
+    rateChecks: counter("http_rate_limit_total", "Rate checks by result.", "result"),
     queueWait: wait(
       "scheduler_queue_wait_seconds",
       "Time in the queue, whatever ended it.",
-      "partition",
+      "class",
     ),
     firstByte: wait(
       "time_to_first_byte_seconds",
@@ -87,6 +99,48 @@ export function createFamilies(registry: Registry, startTimeSeconds: number): Me
     ),
     cutHolds: counter("envoy_cut_hold_total", "Held requests that a timeout of Envoy's ended."),
     faults: counter("ext_proc_faults_total", "Messages that could not be handled."),
+  };
+}
+
+function schedulerFamilies(
+  counter: MakeCounter,
+): Pick<
+  MetricFamilies,
+  "admits" | "partitionAdmits" | "preemptions" | "clamps" | "unknownPriorities" | "promotions"
+> {
+  const outcomes = "admitted, preempted, refused or gone";
+  return {
+    admits: counter("scheduler_admit_total", `Requests by end: ${outcomes}.`, "class", "outcome"),
+    partitionAdmits: counter(
+      "scheduler_partition_admit_total",
+      `Requests of a partition by end: ${outcomes}.`,
+      "partition",
+      "class",
+      "outcome",
+    ),
+    preemptions: counter(
+      "scheduler_preemption_total",
+      "Running requests that had to give way.",
+      "victim_class",
+      "by_class",
+    ),
+    clamps: counter(
+      "scheduler_clamp_total",
+      "Requested classes lowered to the tenant's ceiling.",
+      "tenant",
+      "requested_class",
+      "effective_class",
+    ),
+    unknownPriorities: counter(
+      "scheduler_unknown_priority_value_total",
+      "Priority headers that name no class.",
+      "tenant",
+    ),
+    promotions: counter(
+      "scheduler_starvation_promotion_total",
+      "Waiters that got their slot because their lane was starved.",
+      "class",
+    ),
   };
 }
 

@@ -2,16 +2,20 @@
 // gauges read the core when they are scraped, so each has one
 // writer. Labels taken from requests are capped.
 
-import { Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
-import type { PartitionView } from "../../core/scheduler/scheduler.js";
+import type { FleetCapacity } from "../../core/capacity/partition-capacity.js";
+import type { PartitionView } from "../../core/scheduler/admission.js";
 import type { WorkerRegistry } from "../../core/workers/registry.js";
 import type { MonotonicMs } from "../../core/model/time.js";
-import { OTHER, type LabelCap } from "./label-cap.js";
+import { gauge, single } from "./gauges.js";
+import type { LabelCap } from "./label-cap.js";
 import { createFamilies, type MetricFamilies } from "./metric-families.js";
+import { observeScheduler } from "./scheduler-gauges.js";
 
 export interface MetricsSources {
   readonly partitions: () => readonly PartitionView[];
+  readonly capacity: () => FleetCapacity;
   readonly workers: WorkerRegistry;
   readonly counts: () => { readonly live: number; readonly queued: number };
   readonly now: () => MonotonicMs;
@@ -45,6 +49,10 @@ export class Metrics {
     this.#families.admitted.inc();
   }
 
+  rateChecked(allowed: boolean): void {
+    this.#families.rateChecks.inc({ result: allowed ? "allowed" : "rejected" });
+  }
+
   fault(): void {
     this.#families.faults.inc();
   }
@@ -54,12 +62,7 @@ export class Metrics {
     if (record.endpoint === undefined || record.endpoint === "pass_through") return;
     if (record.outcome === "rejected") this.#families.rejected.inc();
     this.#families.byOutcome[record.outcome]?.inc();
-    if (record.waited || record.admitted) {
-      this.#families.queueWait.observe(
-        { partition: record.partition ?? OTHER },
-        record.queuedMs / 1_000,
-      );
-    }
+    this.#scheduled(record);
     if (record.refusedValues.length > 0) {
       for (const { reason } of record.refusedValues) this.#families.refusedValues.inc({ reason });
     }
@@ -69,6 +72,28 @@ export class Metrics {
       this.#families.fallbacks.inc({ reason: record.estimateFallback });
     }
     if (record.admitted) this.#settledByWorker(record);
+  }
+
+  #scheduled(record: SettlementRecord): void {
+    const families = this.#families;
+    const tenant = this.#tenants.value(record.tenant);
+    const { requestedClass, partition } = record;
+    if (record.class !== requestedClass) {
+      const effective_class = record.class;
+      families.clamps.inc({ tenant, requested_class: requestedClass, effective_class });
+    }
+    if (record.unknownPriorityValue) families.unknownPriorities.inc({ tenant });
+    if (record.waited || record.admitted) {
+      families.queueWait.observe({ class: record.class }, record.queuedMs / 1_000);
+    }
+    if (record.promoted) families.promotions.inc({ class: record.class });
+    if (record.preemptedBy !== undefined) {
+      families.preemptions.inc({ victim_class: record.class, by_class: record.preemptedBy });
+    }
+    const outcome = admitOutcome(record);
+    if (outcome === undefined || partition === undefined) return;
+    families.admits.inc({ class: record.class, outcome });
+    families.partitionAdmits.inc({ partition, class: record.class, outcome });
   }
 
   #settledByWorker(record: SettlementRecord): void {
@@ -90,46 +115,13 @@ export class Metrics {
 
   /** Adds the gauges, once the parts they read exist. */
   observe(sources: MetricsSources): void {
-    const { registry } = this;
-    const partitionGauge = (
-      name: string,
-      help: string,
-      read: (view: PartitionView) => number,
-    ): void => {
-      gauge(registry, name, help, "partition", (set) => {
-        for (const view of sources.partitions()) set(view.name, read(view));
-      });
-    };
-    partitionGauge("scheduler_partition_capacity", "Slots now.", (view) => view.capacity);
-    partitionGauge("scheduler_partition_inflight", "Slots in use.", (view) => view.in_flight);
-    partitionGauge("scheduler_partition_queue_depth", "Waiting requests.", (view) => view.queued);
-    partitionGauge(
-      "scheduler_partition_queue_size_limit",
-      "Waiting requests at most.",
-      (view) => view.queue_size,
-    );
-    const sum = (read: (view: PartitionView) => number) => (): number =>
-      sources.partitions().reduce((total, view) => total + read(view), 0);
+    observeScheduler(this.registry, sources);
     single(
-      registry,
-      "http_admission_active",
-      "Requests that hold a slot.",
-      sum((view) => view.in_flight),
+      this.registry,
+      "requests_live",
+      "Requests that have not ended.",
+      () => sources.counts().live,
     );
-    single(registry, "http_admission_queued", "Requests that wait.", () => sources.counts().queued);
-    single(
-      registry,
-      "http_admission_limit",
-      "Slots of all partitions.",
-      sum((view) => view.capacity),
-    );
-    single(
-      registry,
-      "http_admission_queue_capacity",
-      "Waiters of all partitions at most.",
-      sum((view) => view.queue_size),
-    );
-    single(registry, "requests_live", "Requests that have not ended.", () => sources.counts().live);
     this.#observeWorkers(sources);
   }
 
@@ -139,8 +131,9 @@ export class Metrics {
       help: string,
       read: (worker: ReturnType<WorkerRegistry["get"]> & object) => number,
     ): void => {
-      gauge(this.registry, name, help, "worker", (set) => {
-        for (const worker of sources.workers.all()) set(worker.identity.url, read(worker));
+      gauge(this.registry, name, help, ["worker"], (set) => {
+        for (const worker of sources.workers.all())
+          set({ worker: worker.identity.url }, read(worker));
       });
     };
     workerGauge("worker_requests_active", "Live load.", (worker) => worker.runtime.liveLoad);
@@ -153,35 +146,11 @@ export class Metrics {
   }
 }
 
-/** A gauge whose series are read anew at each scrape, so that nothing stale stays. */
-function gauge(
-  registry: Registry,
-  name: string,
-  help: string,
-  label: string,
-  collect: (set: (value: string, amount: number) => void) => void,
-): void {
-  new Gauge({
-    name: `weir_${name}`,
-    help,
-    labelNames: [label],
-    registers: [registry],
-    collect() {
-      this.reset();
-      collect((value, amount) => {
-        this.set({ [label]: value }, amount);
-      });
-    },
-  });
-}
-
-function single(registry: Registry, name: string, help: string, read: () => number): void {
-  new Gauge({
-    name: `weir_${name}`,
-    help,
-    registers: [registry],
-    collect() {
-      this.set(read());
-    },
-  });
+/** How the scheduler was done with a request; undefined for one it never saw. */
+function admitOutcome(record: SettlementRecord): string | undefined {
+  if (record.preemptedBy !== undefined) return "preempted";
+  if (record.admitted) return "admitted";
+  if (record.rejection === "scheduler_queue_full") return "rejected_queue_full";
+  if (record.rejection === "scheduler_queue_timeout") return "rejected_queue_timeout";
+  return record.waited && record.rejection === undefined ? "client_cancelled" : undefined;
 }

@@ -5,27 +5,15 @@ import {
   type Caller,
 } from "../../../extproc/core/identity/caller.js";
 import type { Evidence } from "../../../extproc/core/identity/evidence.js";
-import type {
-  EnvoyConfig,
-  HeadersConfig,
-  TrustConfig,
-} from "../../../extproc/core/model/config.js";
+import type { HeadersConfig, TrustConfig } from "../../../extproc/core/model/config.js";
 import { headersFrom } from "../../../extproc/core/model/headers.js";
+import { rankOf } from "../../../extproc/core/model/priority.js";
 import { ALIASES_OFF, ALIASES_ON, ALL_TRUSTED, evidence, trust } from "./support.js";
 
-const ENVOY: EnvoyConfig = {
-  address: "127.0.0.1",
-  port: 10000,
-  admin_address: "127.0.0.1",
-  admin_port: 9901,
-  ext_proc_target: undefined,
-  trusted_hops: 0,
-  message_timeout_ms: 2000,
-  request_timeout_ms: 60000,
-  http_filters_before: [],
+const envoy = {
   identity_metadata: [{ namespace: "envoy.filters.http.jwt_authn", path: ["claims", "sub"] }],
-  tls: undefined,
 };
+const scheduler = { tenant_policies: new Map(), default_max_class: rankOf("interactive") };
 
 function resolve(
   trusted: TrustConfig,
@@ -34,7 +22,7 @@ function resolve(
   headers: HeadersConfig = ALIASES_OFF,
 ): Caller {
   const fair_share = { default_output_tokens: 256 };
-  const rules = identityRules({ trust: trusted, headers, envoy: ENVOY, fair_share });
+  const rules = identityRules({ trust: trusted, headers, envoy, fair_share, scheduler });
   return resolveCaller(rules, headersFrom(record), evidence(known));
 }
 
@@ -46,9 +34,15 @@ const FULL = {
   "x-weir-target-worker-url": "http://127.0.0.1:8101",
   "x-weir-excluded-worker-urls": "http://127.0.0.1:8102, http://127.0.0.1:8103",
 };
+const DEFAULT_PRIORITY = {
+  requested: rankOf("default"),
+  effective: rankOf("default"),
+  unknownValue: false,
+};
 const IGNORED = {
   tenant: "ip:192.0.2.9",
   source: "address",
+  priority: DEFAULT_PRIORITY,
   requestModel: { kind: "absent" },
   estimate: { tokens: 256, fallback: "untrusted_estimate", refused: undefined },
   partitionHint: undefined,
@@ -64,6 +58,7 @@ describe("identity/caller", () => {
     expect(resolve(ALL_TRUSTED, FULL, { sourceAddress })).to.deep.equal({
       tenant: "header:team-red",
       source: "header",
+      priority: DEFAULT_PRIORITY,
       requestModel: { kind: "value", header: "x-weir-request-model", value: "demo" },
       estimate: { tokens: 128, fallback: undefined, refused: undefined },
       partitionHint: "batch",

@@ -6,7 +6,11 @@ import {
 } from "../../../extproc/core/identity/partition.js";
 import { modelId, partitionName } from "../../../extproc/core/model/ids.js";
 
-const POOL = { max_concurrent_requests: 6, queue_size: 10 };
+const POOL = {
+  max_concurrent_requests: 6,
+  max_concurrent_requests_per_healthy_replica: undefined,
+  queue_size: 10,
+};
 const RULES = partitionRules({
   admission_partitions: new Map(
     ["default", "kimi", "batch"].map((name) => [partitionName(name), POOL]),

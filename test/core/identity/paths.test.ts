@@ -32,7 +32,8 @@ const PASS_THROUGH = [
 function refusal(method: string, target: string): { code: string; status: number; allow?: string } {
   const decision = classifyPath(method, target);
   if (decision.kind !== "rejected") return { code: decision.kind, status: 0 };
-  const { code, status, allow } = decision.rejection;
+  const { code, status, headers } = decision.rejection;
+  const allow = headers.find(([name]) => name === "allow")?.[1];
   return allow === undefined ? { code, status } : { code, status, allow };
 }
 

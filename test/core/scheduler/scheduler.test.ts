@@ -1,297 +1,380 @@
+// The scheduler on virtual time: order, refusal, timeouts, starvation, capacity.
+
 import { expect } from "chai";
-import fc from "fast-check";
 import { partitionName } from "../../../extproc/core/model/ids.js";
-import { monotonicMs, type MonotonicMs } from "../../../extproc/core/model/time.js";
-import type { Permit, Waiter } from "../../../extproc/core/scheduler/partition.js";
-import { GRANTS_PER_TURN, Scheduler } from "../../../extproc/core/scheduler/scheduler.js";
-
-const MAIN = partitionName("main");
-const OTHER = partitionName("other");
-const at = (ms: number): MonotonicMs => monotonicMs(ms);
-
-interface Heard {
-  readonly granted: string[];
-  readonly timedOut: { request: string; retryAfterS: number }[];
-  readonly permits: Permit[];
-}
-
-function build(
-  capacity: number,
-  queueSize: number,
-  queueTimeoutSecs = 60,
-): { scheduler: Scheduler<string>; heard: Heard } {
-  const heard: Heard = { granted: [], timedOut: [], permits: [] };
-  const scheduler = new Scheduler<string>(
-    [
-      { name: MAIN, capacity, queueSize, queueTimeoutSecs },
-      { name: OTHER, capacity, queueSize, queueTimeoutSecs },
-    ],
-    {
-      onGranted: (request, permit) => {
-        heard.granted.push(request);
-        heard.permits.push(permit);
-      },
-      onTimedOut: (request, retryAfterS) => {
-        heard.timedOut.push({ request, retryAfterS });
-      },
-    },
-    at(0),
-  );
-  return { scheduler, heard };
-}
-
-function grant(scheduler: Scheduler<string>, request: string, now = 0): Permit {
-  const admission = scheduler.admit(MAIN, request, at(now));
-  if (admission.kind !== "granted") throw new Error(`${request} was ${admission.kind}`);
-  return admission.permit;
-}
-
-function queue(scheduler: Scheduler<string>, request: string, now = 0): Waiter<string> {
-  const admission = scheduler.admit(MAIN, request, at(now));
-  if (admission.kind !== "queued") throw new Error(`${request} was ${admission.kind}`);
-  return admission.waiter;
-}
+import { perClass } from "../../../extproc/core/model/priority.js";
+import { GRANTS_PER_TURN, sumOf } from "../../../extproc/core/scheduler/admission.js";
+import { pressure } from "../../../extproc/core/scheduler/pressure.js";
+import { classReservations, scaleFloor } from "../../../extproc/core/scheduler/reservations.js";
+import { settings, SchedulerBench, SHIPPED_CLASSES } from "../../support/scheduler.js";
+import { Scheduler } from "../../../extproc/core/scheduler/scheduler.js";
 
 describe("Scheduler", () => {
-  it("grants a free slot at once, queues behind a full partition, and refuses past the queue size", () => {
-    const { scheduler } = build(2, 2);
-    grant(scheduler, "a");
-    grant(scheduler, "b");
-    queue(scheduler, "c");
-    queue(scheduler, "d");
-    expect(scheduler.admit(MAIN, "e", at(0)).kind).to.equal("queue_full");
-    expect(scheduler.view()[0]).to.deep.include({ in_flight: 2, queued: 2 });
+  it("Q1 a queue of four refuses the fifth, keeps the order of arrival and reports its depth", () => {
+    const bench = new SchedulerBench({ capacity: 0, queueSize: 4 });
+    for (const request of ["a", "b", "c", "d"]) expect(bench.admit(request)).to.equal("queued");
+    expect(bench.admit("e")).to.equal("queue_full");
+    expect(bench.view().queued).to.deep.equal([0, 4, 0, 0]);
+    bench.resize(10);
+    expect(bench.granted).to.deep.equal(["a", "b", "c", "d"]);
+    expect(sumOf(bench.view().queued)).to.equal(0);
   });
 
-  it("needs no queue place for a request that a free slot can take at once", () => {
-    const { scheduler } = build(1, 0);
-    const permit = grant(scheduler, "a");
-    expect(scheduler.admit(MAIN, "b", at(0)).kind).to.equal("queue_full");
-    permit.release();
-    grant(scheduler, "c");
+  it("Q2 three waiters that left one after the other are gone at once, and the live one is next", () => {
+    const bench = new SchedulerBench({ capacity: 0 });
+    for (const request of ["a", "b", "c", "live"]) bench.admit(request);
+    for (const request of ["a", "b", "c"]) expect(bench.leave(request)).to.equal(true);
+    expect(bench.leave("a")).to.equal(false);
+    expect(bench.view().queued).to.deep.equal([0, 1, 0, 0]);
+    bench.resize(1);
+    expect(bench.granted).to.deep.equal(["live"]);
   });
 
-  it("admits exactly 64 of 200 requests on 64 slots in one tick", () => {
-    const { scheduler } = build(64, 0);
-    const kinds = Array.from({ length: 200 }, (_, index) =>
-      scheduler.admit(MAIN, String(index), at(0)),
-    ).map((admission) => admission.kind);
-    expect(kinds.filter((kind) => kind === "granted")).to.have.length(64);
-    expect(kinds.filter((kind) => kind === "queue_full")).to.have.length(136);
+  it("Q3 the classes share one budget of three: one lane may hold all of it, another waits for room", () => {
+    const bench = new SchedulerBench({ capacity: 0, queueSize: 3 });
+    for (const request of ["a", "b", "c"]) expect(bench.admit(request, "bulk")).to.equal("queued");
+    expect(bench.admit("d", "interactive")).to.equal("queue_full");
+    bench.leave("b");
+    expect(bench.admit("d", "interactive")).to.equal("queued");
+    expect(bench.view().queued).to.deep.equal([2, 0, 1, 0]);
   });
 
-  it("serves waiters in the order of arrival and lets no newcomer pass them", () => {
-    const { scheduler, heard } = build(1, 10);
-    const permit = grant(scheduler, "a");
-    queue(scheduler, "b", 10);
-    queue(scheduler, "c", 20);
-    permit.release();
-    // The slot is free, but b waits: d must queue.
-    queue(scheduler, "d", 30);
-    scheduler.dispatch(at(40));
-    expect(heard.granted).to.deep.equal(["b"]);
-    expect(heard.permits[0]?.queuedMs).to.equal(30);
-    heard.permits[0]?.release();
-    scheduler.dispatch(at(50));
-    expect(heard.granted).to.deep.equal(["b", "c"]);
+  it("Q4 a waiter that left frees its place, and 200 arrivals in one tick fill 64 places exactly", () => {
+    const bench = new SchedulerBench({ capacity: 0, queueSize: 64 });
+    const kinds = Array.from({ length: 200 }, (_, index) => bench.admit(String(index)));
+    expect(kinds.filter((kind) => kind === "queued")).to.have.length(64);
+    bench.leave("7");
+    expect(bench.admit("late")).to.equal("queued");
+    expect(bench.admit("later")).to.equal("queue_full");
   });
 
-  it("makes room in a full queue before it refuses, when a slot is free for the oldest waiter", () => {
-    const { scheduler, heard } = build(1, 1);
-    const permit = grant(scheduler, "a");
-    queue(scheduler, "b");
-    permit.release();
-    queue(scheduler, "c");
-    expect(heard.granted).to.deep.equal(["b"]);
+  it("E2 a partition of 64 among 8000 gives the default class 47 slots and refuses the 48th", () => {
+    const reservations = perClass((rank) => ({
+      floor: scaleFloor(SHIPPED_CLASSES[rank].reserved_floor, 64, 8_000),
+      perSlot: SHIPPED_CLASSES[rank].reserved_per_slot,
+    }));
+    const reserved = classReservations(reservations, 64, 1);
+    const bench = new SchedulerBench({ capacity: 64, queueSize: 0, reserved });
+    const kinds = Array.from({ length: 48 }, (_, index) => bench.admit(String(index)));
+    expect(kinds.filter((kind) => kind === "granted")).to.have.length(47);
+    expect(kinds.at(-1)).to.equal("queue_full");
   });
 
-  it("returns a slot once, however often its permit is released", () => {
-    const { scheduler } = build(1, 0);
-    const permit = grant(scheduler, "a");
-    permit.release();
-    permit.release();
-    expect(scheduler.view()[0]?.in_flight).to.equal(0);
-    grant(scheduler, "b");
-    expect(scheduler.admit(MAIN, "c", at(0)).kind).to.equal("queue_full");
+  it("E3 at 200 slots bulk gets 20 and no 21st", () => {
+    const reserved = [0, 20, 128, 32] as const;
+    const bench = new SchedulerBench({ capacity: 200, queueSize: 0, reserved });
+    const kinds = Array.from({ length: 21 }, (_, index) => bench.admit(String(index), "bulk"));
+    expect(kinds.filter((kind) => kind === "granted")).to.have.length(20);
+    expect(kinds.at(-1)).to.equal("queue_full");
   });
 
-  it("takes out a waiter whose client left, and frees its place in the same call", () => {
-    const { scheduler, heard } = build(1, 1);
-    const permit = grant(scheduler, "a");
-    const waiter = queue(scheduler, "b");
-    expect(scheduler.cancel(MAIN, waiter)).to.equal(true);
-    expect(scheduler.cancel(MAIN, waiter)).to.equal(false);
-    queue(scheduler, "c");
-    permit.release();
-    scheduler.dispatch(at(1));
-    expect(heard.granted).to.deep.equal(["c"]);
+  it("E4 a permit gives its slot back once, and the next waiter is served", () => {
+    const bench = new SchedulerBench({ capacity: 1 });
+    bench.admit("a");
+    bench.admit("b");
+    bench.admit("c");
+    bench.release("a");
+    bench.release("a");
+    expect(bench.granted).to.deep.equal(["b"]);
+    expect(bench.view().in_flight).to.deep.equal([0, 1, 0, 0]);
   });
 
-  it("ends a wait at the queue timeout and not a millisecond earlier", () => {
-    const { scheduler, heard } = build(0, 10, 30);
-    queue(scheduler, "a", 0);
-    queue(scheduler, "b", 5);
-    expect(scheduler.nextDeadline).to.equal(30_000);
-    scheduler.expire(at(29_999));
-    expect(heard.timedOut).to.deep.equal([]);
-    scheduler.expire(at(30_000));
-    expect(heard.timedOut.map(({ request }) => request)).to.deep.equal(["a"]);
-    expect(scheduler.nextDeadline).to.equal(30_005);
-    expect(scheduler.queued).to.equal(1);
+  it("E5 a free slot is granted at once; with one waiter in a queue of one the next is refused", () => {
+    const bench = new SchedulerBench({ capacity: 1, queueSize: 1 });
+    expect(bench.admit("a")).to.equal("granted");
+    expect(bench.admit("b")).to.equal("queued");
+    expect(bench.admit("c")).to.equal("queue_full");
+  });
+
+  it("E5 a wait of one second ends at one second, frees its place at once, and not a millisecond earlier", () => {
+    const bench = new SchedulerBench({ capacity: 1, queueSize: 1, queueTimeoutSecs: 1 });
+    bench.admit("a");
+    bench.admit("b");
+    expect(bench.wakes).to.include(1_000);
+    bench.advance(999);
+    expect(bench.timedOut).to.deep.equal([]);
+    bench.advance(1);
+    expect(bench.timedOut.map(({ request }) => request)).to.deep.equal(["b"]);
+    expect(bench.admit("c")).to.equal("queued");
+  });
+
+  it("E6 Retry-After is 3 s with 20 waiting and 100 releases in 10 s, and 17 s without any turnover", () => {
+    const bench = new SchedulerBench({ capacity: 100, queueSize: 20, queueTimeoutSecs: 17 });
+    for (let index = 0; index < 100; index += 1) bench.admit(`first ${String(index)}`);
+    for (let index = 0; index < 100; index += 1) bench.release(`first ${String(index)}`);
+    for (let index = 0; index < 100; index += 1) bench.admit(`again ${String(index)}`);
+    for (let index = 0; index < 20; index += 1) bench.admit(`w${String(index)}`);
+    bench.advance(10_000);
+    expect(bench.ask("x")).to.deep.equal({ kind: "queue_full", retryAfterS: 3 });
+    const still = new SchedulerBench({ capacity: 1, queueSize: 0, queueTimeoutSecs: 17 });
+    still.admit("a");
+    still.advance(5_000);
+    expect(still.ask("b")).to.deep.equal({ kind: "queue_full", retryAfterS: 17 });
+  });
+
+  it("E6 counts the waiters of its own class and of higher ones, not of lower ones", () => {
+    const bench = new SchedulerBench({ capacity: 10, queueSize: 12, queueTimeoutSecs: 100 });
+    for (let index = 0; index < 10; index += 1) bench.admit(`r${String(index)}`);
+    for (let index = 0; index < 10; index += 1) bench.release(`r${String(index)}`);
+    for (let index = 0; index < 10; index += 1) bench.admit(`s${String(index)}`);
+    for (let index = 0; index < 6; index += 1) bench.admit(`b${String(index)}`, "bulk");
+    for (let index = 0; index < 6; index += 1) bench.admit(`i${String(index)}`, "interactive");
+    bench.advance(10_000);
+    // One release per second: 6 ahead for interactive, 12 for bulk.
+    expect(bench.ask("x", "interactive")).to.deep.equal({ kind: "queue_full", retryAfterS: 7 });
+    expect(bench.ask("y", "bulk")).to.deep.equal({ kind: "queue_full", retryAfterS: 13 });
+  });
+
+  it("E7 the slot goes to the live waiter behind one that left, which never counts as admitted", () => {
+    const bench = new SchedulerBench({ capacity: 1 });
+    bench.admit("a");
+    bench.admit("dead");
+    bench.admit("live");
+    bench.leave("dead");
+    bench.release("a");
+    expect(bench.granted).to.deep.equal(["live"]);
+    expect(sumOf(bench.view().in_flight)).to.equal(1);
+  });
+
+  it("E8 a freed slot goes to interactive before bulk, whoever came first", () => {
+    const bench = new SchedulerBench({ capacity: 1 });
+    bench.admit("a");
+    bench.admit("bulk", "bulk");
+    bench.admit("default");
+    bench.admit("interactive", "interactive");
+    bench.admit("system", "system");
+    for (const request of ["a", "system", "interactive", "default"]) bench.release(request);
+    expect(bench.granted).to.deep.equal(["system", "interactive", "default", "bulk"]);
+  });
+
+  it("E9 bulk behind the only slot, kept for interactive, is promoted once it is starved, without any release", () => {
+    const bench = new SchedulerBench({ capacity: 1, reserved: [0, 0, 1, 0], starvationSecs: 1 });
+    expect(bench.admit("a", "bulk")).to.equal("queued");
+    expect(bench.wakes).to.include(1_001);
+    bench.advance(1_000);
+    expect(bench.granted).to.deep.equal([]);
+    bench.advance(1);
+    expect(bench.granted).to.deep.equal(["a"]);
+    expect(bench.permits.get("a")?.promoted).to.equal(true);
+  });
+
+  it("E9 is woken for a promotion also when the kept slot becomes free later", () => {
+    const bench = new SchedulerBench({ capacity: 1, reserved: [0, 0, 1, 0], starvationSecs: 10 });
+    bench.admit("i", "interactive");
+    bench.admit("b", "bulk");
+    bench.wakes.length = 0;
+    bench.advance(2_000);
+    bench.release("i");
+    expect(bench.granted).to.deep.equal([]);
+    expect(bench.wakes).to.include(10_001);
+  });
+
+  it("E10 growth serves a waiter; the same value again changes nothing; releases are served all the while", () => {
+    const bench = new SchedulerBench({ capacity: 1 });
+    bench.admit("a");
+    bench.admit("b");
+    bench.admit("c");
+    bench.resize(2);
+    expect(bench.granted).to.deep.equal(["b"]);
+    bench.resize(2);
+    expect(bench.granted).to.deep.equal(["b"]);
+    bench.release("a");
+    expect(bench.granted).to.deep.equal(["b", "c"]);
+  });
+
+  it("E10 a shrink below what is in flight takes nothing away and stops grants until it has drained", () => {
+    const bench = new SchedulerBench({ capacity: 3 });
+    for (const request of ["a", "b", "c"]) bench.admit(request);
+    bench.admit("d");
+    bench.resize(1);
+    bench.release("a");
+    bench.release("b");
+    expect(bench.granted).to.deep.equal([]);
+    bench.release("c");
+    expect(bench.granted).to.deep.equal(["d"]);
+  });
+
+  it("E11 a permit released after its waiters and its partition's slots are gone returns its slot without error", () => {
+    const bench = new SchedulerBench({ capacity: 2 });
+    bench.admit("a");
+    bench.resize(0);
+    bench.release("a");
+    expect(bench.view().in_flight).to.deep.equal([0, 0, 0, 0]);
+  });
+
+  it("E12 pressure is the larger of queue filling and slot use, capped at one", () => {
+    const table = [
+      [10, 8, 10, 100, 0.8],
+      [50, 1, 10, 100, 0.5],
+      [200, 100, 10, 100, 1],
+      [0, 0, 0, 100, 0],
+    ] as const;
+    for (const [inFlight, depth, limit, capacity, expected] of table) {
+      expect(pressure({ inFlight, depth, limit, capacity })).to.equal(expected);
+    }
+  });
+
+  it("offers a request without a place to one step first: an idle slot serves it whatever the budget", () => {
+    const bench = new SchedulerBench({ capacity: 1, queueSize: 0 });
+    expect(bench.admit("a")).to.equal("granted");
+    expect(bench.admit("b")).to.equal("queue_full");
+    bench.permits.get("a")?.release();
+    expect(bench.admit("c")).to.equal("granted");
+  });
+
+  it("serves the waiter that makes room before it refuses a newcomer", () => {
+    const bench = new SchedulerBench({ capacity: 1, queueSize: 1 });
+    bench.admit("a");
+    bench.admit("b");
+    bench.permits.get("a")?.release();
+    expect(bench.admit("c")).to.equal("queued");
+    expect(bench.granted).to.deep.equal(["b"]);
+  });
+
+  it("lets a higher class take a free slot past lower waiters that may not have it", () => {
+    const bench = new SchedulerBench({ capacity: 2, reserved: [0, 0, 1, 0] });
+    bench.admit("a", "bulk");
+    expect(bench.admit("b", "bulk")).to.equal("queued");
+    expect(bench.admit("c", "interactive")).to.equal("granted");
   });
 
   it("prefers the permit when slot and timeout fall on the same instant", () => {
-    const { scheduler, heard } = build(1, 10, 30);
-    const permit = grant(scheduler, "a");
-    queue(scheduler, "b", 0);
-    permit.release();
-    scheduler.dispatch(at(30_000));
-    scheduler.expire(at(30_000));
-    expect(heard.granted).to.deep.equal(["b"]);
-    expect(heard.timedOut).to.deep.equal([]);
+    const bench = new SchedulerBench({ capacity: 1, queueTimeoutSecs: 30 });
+    bench.admit("a");
+    bench.admit("b");
+    bench.permits.get("a")?.release();
+    bench.now = 30_000 as typeof bench.now;
+    bench.scheduler.dispatch(bench.now);
+    bench.scheduler.expire(bench.now);
+    expect([bench.granted, bench.timedOut]).to.deep.equal([["b"], []]);
   });
 
-  it("grants at most 64 in one turn and says that there is more", () => {
-    const { scheduler, heard } = build(0, 200);
-    for (let index = 0; index < 100; index += 1) queue(scheduler, String(index));
-    scheduler.setCapacities(new Map([[MAIN, 100]]));
-    expect(scheduler.dispatch(at(1))).to.equal(true);
-    expect(heard.granted).to.have.length(GRANTS_PER_TURN);
-    expect(scheduler.dispatch(at(1))).to.equal(false);
-    expect(heard.granted).to.have.length(100);
+  it("grants at most 64 in one turn, says when there is more, and not when the turn was just enough", () => {
+    const bench = new SchedulerBench({ capacity: 0, queueSize: 200 });
+    for (let index = 0; index < 100; index += 1) bench.admit(String(index));
+    bench.scheduler.setCapacities(new Map([[bench.view().name, 100]]));
+    expect(bench.scheduler.dispatch(bench.now)).to.equal(true);
+    expect(bench.granted).to.have.length(GRANTS_PER_TURN);
+    expect(bench.scheduler.dispatch(bench.now)).to.equal(false);
+    expect(bench.granted).to.have.length(100);
   });
 
-  it("does not report more work when a turn ends exactly at its limit", () => {
-    const { scheduler, heard } = build(0, 200);
-    for (let index = 0; index < 64; index += 1) queue(scheduler, String(index));
-    scheduler.setCapacities(new Map([[MAIN, 100]]));
-    expect(scheduler.dispatch(at(1))).to.equal(false);
-    expect(heard.granted).to.have.length(64);
-  });
-
-  it("takes nothing away when the capacity falls below what is in flight", () => {
-    const { scheduler, heard } = build(3, 10);
-    const permits = ["a", "b", "c"].map((request) => grant(scheduler, request));
-    queue(scheduler, "d");
-    scheduler.setCapacities(new Map([[MAIN, 1]]));
-    permits[0]?.release();
-    permits[1]?.release();
-    scheduler.dispatch(at(1));
-    expect(heard.granted).to.deep.equal([]);
-    permits[2]?.release();
-    scheduler.dispatch(at(2));
-    expect(heard.granted).to.deep.equal(["d"]);
-  });
-
-  it("keeps partitions apart: a full one does not block another", () => {
-    const { scheduler } = build(1, 0);
-    grant(scheduler, "a");
-    expect(scheduler.admit(MAIN, "b", at(0)).kind).to.equal("queue_full");
-    expect(scheduler.admit(OTHER, "c", at(0)).kind).to.equal("granted");
-  });
-
-  it("estimates Retry-After from the rate of releases: 20 waiting, 100 releases in 10 s is 3 s", () => {
-    const { scheduler } = build(100, 20, 17);
-    const permits = Array.from({ length: 100 }, (_, index) => grant(scheduler, String(index)));
-    for (const permit of permits) permit.release();
-    for (let index = 0; index < 100; index += 1) grant(scheduler, `again ${String(index)}`);
-    for (let index = 0; index < 20; index += 1) queue(scheduler, `w${String(index)}`, 9_000);
-    expect(scheduler.admit(MAIN, "x", at(10_000))).to.deep.equal({
-      kind: "queue_full",
-      retryAfterS: 3,
-    });
-  });
-
-  it("answers the queue timeout as Retry-After while nothing was ever released", () => {
-    const { scheduler } = build(1, 0, 17);
-    grant(scheduler, "a");
-    expect(scheduler.admit(MAIN, "b", at(5_000))).to.deep.equal({
-      kind: "queue_full",
-      retryAfterS: 17,
-    });
-  });
-
-  it("agrees with a naive model under random admissions, releases, departures, timeouts and resizing", () => {
-    const step = fc.record({
-      kind: fc.constantFrom("admit", "release", "leave", "tick", "resize"),
-      at: fc.nat(30),
-    });
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
-        compareWithModel(steps);
-      }),
-      { numRuns: 300 },
+  it("takes turns between partitions, so that one with many waiters cannot use up a whole turn", () => {
+    const other = partitionName("other");
+    const bench = new SchedulerBench(
+      { name: partitionName("main"), capacity: 0, queueSize: 200 },
+      { name: other, capacity: 0, queueSize: 200 },
     );
+    for (let index = 0; index < 100; index += 1) bench.admit(`m${String(index)}`);
+    for (let index = 0; index < 3; index += 1) bench.admit(`o${String(index)}`, "default", other);
+    bench.scheduler.setCapacities(
+      new Map([
+        [partitionName("main"), 100],
+        [other, 100],
+      ]),
+    );
+    bench.scheduler.dispatch(bench.now);
+    expect(bench.granted.slice(0, 6)).to.deep.equal(["m0", "o0", "m1", "o1", "m2", "o2"]);
+  });
+
+  it("ends everybody's waiting at once when told to", () => {
+    const bench = new SchedulerBench({ capacity: 0 });
+    for (const name of ["bulk", "default", "interactive", "system"] as const)
+      bench.admit(name, name);
+    bench.scheduler.expire(bench.now, true);
+    expect(bench.timedOut).to.have.length(4);
+    expect(bench.scheduler.queued).to.equal(0);
+  });
+
+  it("refuses a partition nobody configured as a fault of the caller", () => {
+    const listener = {
+      onGranted: () => undefined,
+      onTimedOut: () => undefined,
+      onPreempted: () => undefined,
+      onWake: () => undefined,
+    };
+    const bench = new SchedulerBench({ capacity: 1 });
+    const scheduler = new Scheduler<string>(
+      [settings({ capacity: 1 })],
+      new Map(),
+      listener,
+      bench.now,
+    );
+    expect(() => scheduler.admit(partitionName("nowhere"), "a", 1, bench.now)).to.throw(/nowhere/);
   });
 });
 
-/** Replays the steps on the scheduler and on arrays, and compares after each. */
-function compareWithModel(steps: readonly { readonly kind: string; readonly at: number }[]): void {
-  const timeoutMs = 10_000;
-  const queueSize = 4;
-  const { scheduler, heard } = build(2, queueSize, timeoutMs / 1_000);
-  let capacity = 2;
-  let now = 0;
-  let next = 0;
-  const waiters = new Map<string, Waiter<string>>();
-  const permits = new Map<string, Permit>();
-  let waiting: { name: string; since: number }[] = [];
-  const running: string[] = [];
-  const settle = (): void => {
-    scheduler.dispatch(at(now));
-    while (waiting.length > 0 && running.length < capacity) {
-      const head = waiting.shift();
-      if (head !== undefined) running.push(head.name);
-    }
-    heard.granted.forEach((name, index) => {
-      const permit = heard.permits[index];
-      if (permit !== undefined && !permits.has(name)) permits.set(name, permit);
-    });
+describe("starvation", () => {
+  const contested = {
+    capacity: 1,
+    queueSize: 500,
+    starvationSecs: [1, 1_000_000, 1_000_000, 1_000_000] as const,
   };
-  for (const { kind, at: pick } of steps) {
-    now += 500;
-    if (kind === "admit") {
-      const name = `r${String(next)}`;
-      next += 1;
-      const admission = scheduler.admit(MAIN, name, at(now));
-      if (running.length < capacity && waiting.length === 0) {
-        expect(admission.kind).to.equal("granted");
-        running.push(name);
-      } else if (waiting.length < queueSize) {
-        expect(admission.kind).to.equal("queued");
-        waiting.push({ name, since: now });
-      } else {
-        expect(admission.kind).to.equal("queue_full");
-      }
-      if (admission.kind === "granted") permits.set(name, admission.permit);
-      if (admission.kind === "queued") waiters.set(name, admission.waiter);
-    } else if (kind === "release") {
-      const name = running[pick % Math.max(1, running.length)];
-      if (name !== undefined) {
-        permits.get(name)?.release();
-        running.splice(running.indexOf(name), 1);
-      }
-    } else if (kind === "leave") {
-      const entry = waiting[pick % Math.max(1, waiting.length)];
-      const waiter = entry === undefined ? undefined : waiters.get(entry.name);
-      if (entry !== undefined && waiter !== undefined) {
-        expect(scheduler.cancel(MAIN, waiter)).to.equal(true);
-        waiting = waiting.filter((other) => other !== entry);
-      }
-    } else if (kind === "resize") {
-      capacity = pick % 4;
-      scheduler.setCapacities(new Map([[MAIN, capacity]]));
-    } else {
-      const before = heard.timedOut.length;
-      scheduler.expire(at(now));
-      const late = waiting.filter(({ since }) => since + timeoutMs <= now).map(({ name }) => name);
-      expect(heard.timedOut.slice(before).map(({ request }) => request)).to.deep.equal(late);
-      waiting = waiting.filter(({ since }) => since + timeoutMs > now);
+
+  /** Serves `count` requests one after the other under a constant supply of both classes. */
+  function serve(bench: SchedulerBench, count: number): string[] {
+    for (let index = 0; index < count; index += 1) {
+      const running = bench.granted.at(-1) ?? "first";
+      bench.release(running);
     }
-    settle();
-    expect(scheduler.view()[0]).to.deep.include({
-      in_flight: running.length,
-      queued: waiting.length,
-    });
+    return bench.granted;
   }
-}
+
+  function overloaded(starvationMaxShare: number): SchedulerBench {
+    const bench = new SchedulerBench({ ...contested, starvationMaxShare });
+    bench.admit("first");
+    for (let index = 0; index < 200; index += 1) bench.admit(`b${String(index)}`, "bulk");
+    for (let index = 0; index < 200; index += 1) bench.admit(`s${String(index)}`, "system");
+    bench.advance(2_000);
+    return bench;
+  }
+
+  it("lets a starved lane have at most 16 of 64 dispatches while a higher class waits", () => {
+    const order = serve(overloaded(0.25), 128);
+    const bulk = (from: number): number =>
+      order.slice(from, from + 64).filter((request) => request.startsWith("b")).length;
+    for (let from = 0; from + 64 <= 128; from += 1) expect(bulk(from)).to.be.at.most(16);
+    expect(bulk(64)).to.equal(16);
+  });
+
+  it("gives every slot to the starved lane when the bound is switched off", () => {
+    const order = serve(overloaded(1), 64);
+    expect(order.every((request) => request.startsWith("b"))).to.equal(true);
+  });
+
+  it("never promotes at a share of zero while a higher class waits", () => {
+    const order = serve(overloaded(0), 64);
+    expect(order.every((request) => request.startsWith("s"))).to.equal(true);
+  });
+
+  it("promotes without limit and without counting where no higher class could have the slot", () => {
+    const bench = new SchedulerBench({
+      capacity: 1,
+      queueSize: 500,
+      reserved: [0, 0, 1, 0],
+      starvationSecs: 1,
+      starvationMaxShare: 0,
+    });
+    for (let index = 0; index < 100; index += 1) bench.admit(`b${String(index)}`, "bulk");
+    bench.advance(1_001);
+    for (let index = 0; index < 99; index += 1) bench.release(`b${String(index)}`);
+    expect(bench.granted).to.have.length(100);
+  });
+
+  it("serves the starved lane with the fewest promotions first, the lower class on a tie", () => {
+    const bench = new SchedulerBench({
+      capacity: 1,
+      queueSize: 500,
+      starvationSecs: [1, 1, 1_000_000, 1_000_000],
+    });
+    bench.admit("first");
+    for (let index = 0; index < 20; index += 1) {
+      bench.admit(`b${String(index)}`, "bulk");
+      bench.admit(`d${String(index)}`, "default");
+      bench.admit(`s${String(index)}`, "system");
+    }
+    bench.advance(1_001);
+    const order = serve(bench, 4);
+    expect(order).to.deep.equal(["b0", "d0", "b1", "d1"]);
+  });
+});

@@ -1,5 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect } from "chai";
+import { partitionSettings } from "../../../extproc/core/scheduler/partition-settings.js";
+import { classReservations } from "../../../extproc/core/scheduler/reservations.js";
 import { demoConfigYaml } from "../../../extproc/edge/config/demo-config.js";
 import { configOf, warningsOf } from "./support.js";
 
@@ -23,6 +25,16 @@ describe("the demonstration configuration", () => {
     ]);
     expect(config.scheduler.max_concurrent_requests).to.equal(24);
     expect(config.scheduler.queue_size).to.equal(100);
+  });
+
+  it("leaves class default half of its 24 slots when idle", () => {
+    const { scheduler } = configOf(demoConfigYaml(undefined));
+    const [pool] = partitionSettings(scheduler, new Map(), 24);
+    if (pool === undefined) throw new Error("no pool");
+    // System wants 32 and gets what reserved_share_max leaves: 12. Nothing is left to reserve below.
+    expect(classReservations(pool.reservations, 24, pool.reservedShareMax)).to.deep.equal([
+      0, 0, 0, 12,
+    ]);
   });
 
   it("moves every port into one block behind a base", () => {

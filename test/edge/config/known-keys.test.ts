@@ -21,25 +21,29 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
     ).to.deep.equal(["weir.yaml:1:57 workers[0].label: is not a known key; did you mean labels?"]);
   });
 
+  it("below a name of the file are compared with the keys of that mapping", () => {
+    expect(
+      problemsOf(`${WORKER}scheduler:
+  tenant_policies: { anonymous: { max_class: bulk, maxclass: bulk } }
+  admission_partitions: { default: { max_concurrent_request: 1, max_concurrent_requests: 1, queue_size: 0 } }
+`),
+    ).to.deep.equal([
+      "weir.yaml:4:52 scheduler.tenant_policies.anonymous.maxclass: is not a known key; did you mean max_class?",
+      "weir.yaml:5:38 scheduler.admission_partitions.default.max_concurrent_request: is not a known key; " +
+        "did you mean max_concurrent_requests?",
+    ]);
+  });
+
   it("of parts that are not in this version say so", () => {
     const later: readonly (readonly [string, string])[] = [
       ["adaptive_admission: {}", "adaptive_admission"],
       ["selection: {}", "selection"],
       ["seeding: {}", "seeding"],
       ["credits: {}", "credits"],
-      ["scheduler: { classes: {} }", "scheduler.classes"],
-      ["scheduler: { tenant_policies: {} }", "scheduler.tenant_policies"],
-      ["scheduler: { default_max_class: bulk }", "scheduler.default_max_class"],
       ["scheduler: { adaptive_capacity: auto }", "scheduler.adaptive_capacity"],
-      ["scheduler: { rate_limit_tokens_per_second: 1 }", "scheduler.rate_limit_tokens_per_second"],
       ["fair_share: { default_weight: 1 }", "fair_share.default_weight"],
       ["fair_share: { enabled: true }", "fair_share.enabled"],
       ["models: { m: { ownership: events } }", "models.m.ownership"],
-      [
-        "scheduler: { admission_partitions: { default: { max_concurrent_requests: 1, queue_size: 1, " +
-          "capacity_from_healthy_replicas: true } } }",
-        "scheduler.admission_partitions.default.capacity_from_healthy_replicas",
-      ],
     ];
     for (const [text, path] of later) {
       const key = path.slice(path.lastIndexOf(".") + 1);
@@ -52,7 +56,6 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
 
   it("values of parts that are not in this version say so, and the only value is taken", () => {
     const values: readonly (readonly [string, string, string, string])[] = [
-      ["scheduler", "enabled", "false", "true"],
       ["trust", "routing_key", "true", "false"],
       ["settlement", "stream_usage", "inject", "observe"],
       ["settlement", "source", "access_log", "response_body"],

@@ -13,6 +13,8 @@ describe("loading a configuration", () => {
       ext_proc_target: undefined,
       trusted_hops: 0,
       message_timeout_ms: 2000,
+      max_message_timeout_ms: 305000,
+      stream_idle_timeout_ms: 605000,
       request_timeout_ms: 60000,
       http_filters_before: [],
       identity_metadata: [],
@@ -45,15 +47,21 @@ describe("loading a configuration", () => {
       peers: [],
     });
     expect(config.headers).to.deep.equal({ aliases: false });
-    expect({ ...config.scheduler, admission_partitions: [] }).to.deep.equal({
+    const { classes, tenant_policies, admission_partitions, ...scheduler } = config.scheduler;
+    expect(scheduler).to.deep.equal({
+      enabled: true,
       max_concurrent_requests: undefined,
       queue_size: 100,
       queue_timeout_secs: 60,
       queue_timeout_status: 429,
-      admission_partitions: [],
+      default_max_class: 1,
+      reserved_share_max: 0.5,
+      starvation_max_share: 0.25,
+      rate_limit_tokens_per_second: undefined,
       default_admission_partition: "default",
     });
-    expect([...config.scheduler.admission_partitions]).to.deep.equal([]);
+    expect(classes).to.have.length(4);
+    expect([...tenant_policies, ...admission_partitions]).to.deep.equal([]);
     expect(config.fair_share).to.deep.equal({ default_output_tokens: 256 });
     expect(config.settlement).to.deep.equal({ decode_max_bytes: 67108864 });
     expect(config.health).to.deep.equal({
@@ -133,7 +141,14 @@ settlement: { stream_usage: observe, source: response_body }
     expect(config.trust.tenant_header_name).to.equal("x-team");
     expect(config.scheduler.max_concurrent_requests).to.equal(4);
     expect([...config.scheduler.admission_partitions]).to.deep.equal([
-      ["p", { max_concurrent_requests: 4, queue_size: 3 }],
+      [
+        "p",
+        {
+          max_concurrent_requests: 4,
+          max_concurrent_requests_per_healthy_replica: undefined,
+          queue_size: 3,
+        },
+      ],
     ]);
   });
 
@@ -145,6 +160,8 @@ settlement: { stream_usage: observe, source: response_body }
       config.trust,
       config.workers,
       config.workers[0]?.labels,
+      config.scheduler.classes,
+      config.scheduler.classes[0],
       filter.a,
     ]) {
       expect(Object.isFrozen(part)).to.equal(true);

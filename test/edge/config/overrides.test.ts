@@ -15,10 +15,10 @@ describe("environment and flags", () => {
   });
 
   it("leave the neighbours of a key as the file has them", () => {
-    const config = configOf(`${WORKER}scheduler: { queue_size: 1, queue_timeout_secs: 7 }\n`, {
+    const config = configOf(`${WORKER}scheduler: { queue_size: 1, max_concurrent_requests: 7 }\n`, {
       flags: ["--scheduler.queue_size=9"],
     });
-    expect(config.scheduler.queue_timeout_secs).to.equal(7);
+    expect(config.scheduler.max_concurrent_requests).to.equal(7);
   });
 
   it("take values as YAML: numbers, lists and mappings", () => {

@@ -63,10 +63,10 @@ describe("rules across values", () => {
       ).to.deep.equal([
         'weir.yaml:3:38 scheduler.admission_partitions." x": must be a name of 1 to 256 characters ' +
           "without blanks around it",
-        "weir.yaml:3:63 scheduler.admission_partitions.default.max_concurrent_requests: is missing; " +
-          "it must be a whole number from 1 to 65535",
         "weir.yaml:3:63 scheduler.admission_partitions.default.queue_size: is missing; " +
           "it must be a whole number from 0 to 1000000",
+        "weir.yaml:3:63 scheduler.admission_partitions.default.max_concurrent_requests: is missing; " +
+          "it must be a whole number from 1 to 65535, or set capacity_from_healthy_replicas: true",
       ]);
     });
   });

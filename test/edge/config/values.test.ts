@@ -97,6 +97,17 @@ const BOUNDS: readonly Bound[] = [
   },
   whole("scheduler.queue_size", 0, 1_000_000),
   whole("scheduler.queue_timeout_secs", 1, 3600),
+  onOff("scheduler.enabled"),
+  onOff("scheduler.fallback_to_limiter"),
+  whole("scheduler.rate_limit_tokens_per_second", 0, 1_000_000),
+  decimal("scheduler.reserved_share_max", "0", "1", "-0.01", "1.01"),
+  decimal("scheduler.starvation_max_share", "0", "1", "-0.01", "1.01"),
+  {
+    key: "scheduler.default_max_class",
+    good: ["bulk", "default", "interactive", "system"],
+    bad: ["System", "urgent", "1", "null", '""'],
+    allowed: "must be one of bulk, default, interactive, system",
+  },
   {
     key: "scheduler.queue_timeout_status",
     good: ["408", "429", "503"],
@@ -125,13 +136,19 @@ const BOUNDS: readonly Bound[] = [
   whole("limits.tenant_metric_top_n", 0, 1000),
 ];
 
+/** What a key needs beside it, so that only its own bound is tested. */
+const BESIDE: Readonly<Record<string, string>> = {
+  // The longest check must still be below the interval.
+  "health.timeout_secs": "interval_secs: 100, ",
+  // Belongs to the limiter.
+  "scheduler.queue_timeout_secs": "enabled: false, ",
+};
+
 describe("values of a configuration", () => {
   for (const { key, good, bad, allowed } of BOUNDS) {
     const [section = "", name = ""] = key.split(".");
     const text = (value: string): string => {
-      // The longest check must still be below the interval.
-      const health = key === "health.timeout_secs" ? "interval_secs: 100, " : "";
-      return `${WORKER}${section}: { ${health}${name}: ${value} }\n`;
+      return `${WORKER}${section}: { ${BESIDE[key] ?? ""}${name}: ${value} }\n`;
     };
 
     it(`${key}: takes its limits and refuses what is past them`, () => {

@@ -69,11 +69,19 @@ describe("the Envoy bootstrap", () => {
     });
   });
 
-  it("computes the hold from the queue timeout: +5 s for a message, +305 s for silence", () => {
-    const text = `${WORKER}scheduler: { queue_timeout_secs: 300 }`;
-    expect(at(extProcOf(text), "max_message_timeout")).to.equal("305s");
-    expect(at(managerOf(text), "stream_idle_timeout")).to.equal("605s");
-    expect(at(extProcOf(WORKER), "max_message_timeout")).to.equal("65s");
+  it("computes the hold from the longest queue timeout: +5 s for a message, +305 s for silence", () => {
+    // Class bulk waits longest, up to 300 s.
+    expect(at(extProcOf(WORKER), "max_message_timeout")).to.equal("305s");
+    expect(at(managerOf(WORKER), "stream_idle_timeout")).to.equal("605s");
+    const limiter = `${WORKER}scheduler: { enabled: false, queue_timeout_secs: 7 }`;
+    expect(at(extProcOf(limiter), "max_message_timeout")).to.equal("12s");
+    expect(at(managerOf(limiter), "stream_idle_timeout")).to.equal("312s");
+  });
+
+  it("writes a longer hold and a longer silence when the configuration asks for them", () => {
+    const text = `${WORKER}envoy: { max_message_timeout: 305.5s, stream_idle_timeout: 20m }`;
+    expect(at(extProcOf(text), "max_message_timeout")).to.equal("305.5s");
+    expect(at(managerOf(text), "stream_idle_timeout")).to.equal("1200s");
   });
 
   it("writes the timeouts of the configuration", () => {

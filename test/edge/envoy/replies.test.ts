@@ -2,7 +2,11 @@
 
 import { expect } from "chai";
 import fc from "fast-check";
-import { reject, REJECTION_CODES } from "../../../extproc/core/model/rejection.js";
+import {
+  reject,
+  REJECTION_CODES,
+  type RejectionCode,
+} from "../../../extproc/core/model/rejection.js";
 import {
   CONTINUE,
   holdReply,
@@ -95,6 +99,7 @@ describe("replies", () => {
         "content-type": "application/json",
         "x-weir-error-code": code,
         "retry-after": "7",
+        ...(code === "scheduler_preempted" ? { "x-weir-preempted": "true" } : {}),
       });
       const body = JSON.parse(reply?.body?.toString() ?? "") as { error: Record<string, unknown> };
       expect(Object.keys(body)).to.deep.equal(["error"]);
@@ -105,14 +110,41 @@ describe("replies", () => {
 
   it("carry no retry-after where the refusal has none, and allow for a wrong method", () => {
     const headers = headersOf(
-      decodeReply(refusalReply(reject("method_not_allowed", "no", { allow: "POST" })))
-        .immediate_response?.headers?.set_headers,
+      decodeReply(
+        refusalReply(reject("method_not_allowed", "no", { headers: [["allow", "POST"]] })),
+      ).immediate_response?.headers?.set_headers,
     );
     expect(headers).to.deep.equal({
       "content-type": "application/json",
       "x-weir-error-code": "method_not_allowed",
       allow: "POST",
     });
+  });
+
+  it("C4 queue full and timeout are 429, preempted is 503 with Retry-After 1 and its header, a client that left 499", () => {
+    const answer = (code: RejectionCode): [number | undefined, Record<string, string>] => {
+      const reply = decodeReply(refusalReply(reject(code, ""))).immediate_response;
+      return [reply?.status.code, headersOf(reply?.headers?.set_headers)];
+    };
+    expect(answer("scheduler_queue_full")[0]).to.equal(429);
+    expect(answer("scheduler_queue_timeout")[0]).to.equal(429);
+    expect(answer("scheduler_client_cancelled")[0]).to.equal(499);
+    const [status, headers] = answer("scheduler_preempted");
+    expect(status).to.equal(503);
+    expect(headers).to.include({ "retry-after": "1", "x-weir-preempted": "true" });
+  });
+
+  it("C5 carries the estimate as Retry-After, and none of its own where there is no estimate", () => {
+    const headers = (code: RejectionCode, retryAfterS?: number): Record<string, string> =>
+      headersOf(
+        decodeReply(
+          refusalReply(reject(code, "", retryAfterS === undefined ? {} : { retryAfterS })),
+        ).immediate_response?.headers?.set_headers,
+      );
+    expect(headers("scheduler_queue_full", 23)["retry-after"]).to.equal("23");
+    expect(headers("scheduler_queue_timeout", 7)["retry-after"]).to.equal("7");
+    const bare = headers("scheduler_queue_full");
+    expect(bare).to.not.have.any.keys("retry-after", "x-weir-preempted");
   });
 
   it("give each refusal the status of the table: 429 contended, 503 none, 4xx the request", () => {
@@ -128,6 +160,9 @@ describe("replies", () => {
       body_too_large: 413,
       scheduler_queue_full: 429,
       scheduler_queue_timeout: 429,
+      rate_limited: 429,
+      scheduler_client_cancelled: 499,
+      scheduler_preempted: 503,
       no_worker: 503,
       draining: 503,
       internal_error: 503,

@@ -3,6 +3,7 @@
 import { expect } from "chai";
 import { tenantKey, modelId, partitionName } from "../../../extproc/core/model/ids.js";
 import { monotonicMs } from "../../../extproc/core/model/time.js";
+import type { PartitionView } from "../../../extproc/core/scheduler/admission.js";
 import type { SettlementRecord } from "../../../extproc/core/request/settlement-record.js";
 import { LabelCap } from "../../../extproc/edge/telemetry/label-cap.js";
 import {
@@ -20,6 +21,11 @@ const RECORD: SettlementRecord = {
   endpoint: "chat",
   model: modelId("demo"),
   accountingModel: undefined,
+  requestedClass: "default",
+  class: "default",
+  unknownPriorityValue: false,
+  promoted: false,
+  preemptedBy: undefined,
   partition: partitionName("global"),
   unknownPartitionHeader: false,
   worker: undefined,
@@ -73,7 +79,12 @@ describe("Metrics", () => {
       ['weir_settlements_total{kind="observed"}', 1],
       ['weir_fair_share_charged_output_tokens_total{tenant="auth:acme"}', 37],
       ['weir_worker_selection_total{model="demo",policy="power_of_two"}', 1],
-      ['weir_scheduler_queue_wait_seconds_count{partition="global"}', 1],
+      ['weir_scheduler_queue_wait_seconds_count{class="default"}', 1],
+      ['weir_scheduler_admit_total{class="default",outcome="admitted"}', 1],
+      [
+        'weir_scheduler_partition_admit_total{partition="global",class="default",outcome="admitted"}',
+        1,
+      ],
       ['weir_time_to_first_byte_seconds_sum{model="demo"}', 0.12],
       ["weir_http_admission_process_start_time_seconds", 1_700_000_000],
     ] as const) {
@@ -117,6 +128,41 @@ describe("Metrics", () => {
     }
   });
 
+  it("counts promotions, preemptions, clamps and unknown priorities, and ends a request in one outcome", async () => {
+    const all = metrics();
+    all.settled({
+      ...RECORD,
+      class: "bulk",
+      requestedClass: "system",
+      unknownPriorityValue: true,
+      promoted: true,
+      preemptedBy: "system",
+    });
+    const refused = { outcome: "rejected", admitted: false, waited: true } as const;
+    all.settled({ ...RECORD, ...refused, rejection: "scheduler_queue_timeout" });
+    all.settled({ ...RECORD, ...refused, waited: false, rejection: "scheduler_queue_full" });
+    all.settled({ ...RECORD, outcome: "pre_admission_interrupted", admitted: false, waited: true });
+    all.rateChecked(true);
+    all.rateChecked(false);
+    for (const series of [
+      'weir_scheduler_admit_total{class="bulk",outcome="preempted"}',
+      'weir_scheduler_admit_total{class="default",outcome="rejected_queue_timeout"}',
+      'weir_scheduler_admit_total{class="default",outcome="rejected_queue_full"}',
+      'weir_scheduler_admit_total{class="default",outcome="client_cancelled"}',
+      'weir_scheduler_preemption_total{victim_class="bulk",by_class="system"}',
+      'weir_scheduler_clamp_total{tenant="auth:acme",requested_class="system",effective_class="bulk"}',
+      'weir_scheduler_unknown_priority_value_total{tenant="auth:acme"}',
+      'weir_scheduler_starvation_promotion_total{class="bulk"}',
+      'weir_http_rate_limit_total{result="allowed"}',
+      'weir_http_rate_limit_total{result="rejected"}',
+    ]) {
+      expect(await value(all, series), series).to.equal(1);
+    }
+    expect(
+      await value(all, 'weir_scheduler_admit_total{class="bulk",outcome="admitted"}'),
+    ).to.equal(undefined);
+  });
+
   it("never charges or counts a pass-through request as admission", async () => {
     const all = metrics();
     all.settled({ ...RECORD, endpoint: "pass_through", charge: undefined, admitted: false });
@@ -146,22 +192,50 @@ describe("Metrics", () => {
     const url = "http://127.0.0.1:1";
     const workers = healthyRegistry([{ url }]);
     workers.get(url)?.runtime.holdLoad();
-    const view = { name: partitionName("p"), capacity: 8, in_flight: 3, queued: 2, queue_size: 10 };
+    const view: PartitionView = {
+      name: partitionName("p"),
+      capacity: 8,
+      queue_size: 10,
+      in_flight: [0, 1, 2, 0],
+      queued: [2, 0, 0, 0],
+      reserved: [0, 0, 4, 0],
+      queue_share: [5, 3, 1, 1],
+      retry_after_secs: [9, 3, 1, 1],
+    };
     all.observe({
-      partitions: () => [view],
+      partitions: () => [
+        view,
+        { ...view, name: partitionName("q"), capacity: 2, retry_after_secs: [1, 1, 1, 7] },
+      ],
+      capacity: () => ({
+        total: 10,
+        partitions: new Map(),
+        healthyReplicas: new Map([[partitionName("p"), 3]]),
+      }),
       workers,
       counts: () => ({ live: 5, queued: 2 }),
       now: () => monotonicMs(0),
     });
     for (const [series, expected] of [
       ['weir_scheduler_partition_capacity{partition="p"}', 8],
-      ['weir_scheduler_partition_inflight{partition="p"}', 3],
-      ['weir_scheduler_partition_queue_depth{partition="p"}', 2],
-      ['weir_scheduler_partition_queue_size_limit{partition="p"}', 10],
-      ["weir_http_admission_active", 3],
+      ['weir_scheduler_partition_inflight{partition="p",class="interactive"}', 2],
+      ['weir_scheduler_partition_queue_depth{partition="p",class="bulk"}', 2],
+      ['weir_scheduler_partition_queue_size_limit{partition="p",class="default"}', 3],
+      ['weir_scheduler_partition_utilization{partition="p"}', 0.375],
+      ['weir_scheduler_partition_healthy_replicas{partition="p"}', 3],
+      ['weir_scheduler_partition_healthy_replicas{partition="q"}', 0],
+      ['weir_scheduler_inflight{class="interactive"}', 4],
+      ['weir_scheduler_queue_depth{class="bulk"}', 4],
+      ['weir_scheduler_queue_size_limit{class="bulk"}', 10],
+      ['weir_scheduler_retry_after_seconds{class="bulk"}', 9],
+      ['weir_scheduler_retry_after_seconds{class="system"}', 7],
+      // default: 1 in flight on 2 - 4 kept = at least 1 slot in q; full there.
+      ['weir_scheduler_class_capacity_pressure{class="default"}', 1],
+      ["weir_scheduler_utilization", 0.6],
+      ["weir_http_admission_active", 6],
       ["weir_http_admission_queued", 2],
-      ["weir_http_admission_limit", 8],
-      ["weir_http_admission_queue_capacity", 10],
+      ["weir_http_admission_limit", 10],
+      ["weir_http_admission_queue_capacity", 20],
       ["weir_requests_live", 5],
       [`weir_worker_requests_active{worker="${url}"}`, 1],
       [`weir_worker_healthy{worker="${url}"}`, 1],

@@ -1,0 +1,99 @@
+// Makes the settlement record of a request that has ended, from what is known of it.
+
+import type { Caller } from "../identity/caller.js";
+import type { PathDecision } from "../identity/paths.js";
+import type { ModelId } from "../model/ids.js";
+import { className, type ClassRank } from "../model/priority.js";
+import type { Rejection } from "../model/rejection.js";
+import type { MonotonicMs } from "../model/time.js";
+import type { Permit } from "../scheduler/permit.js";
+import { requestOutcome } from "../settlement/outcome.js";
+import type { Worker } from "../workers/worker.js";
+import type { AdmissionPlan } from "./admission-plan.js";
+import type { Answer, SettledAnswer } from "./answer.js";
+import type { RequestHead } from "./heads.js";
+import type { SettlementRecord } from "./settlement-record.js";
+
+/** How a request ended. */
+export interface Ending {
+  /** The end of the worker's answer was seen. */
+  readonly complete: boolean;
+  readonly rejection?: Rejection;
+  /** The hold was cut by one of Envoy's timeouts. */
+  readonly cutHold?: boolean;
+}
+
+/** What a request had come to when it ended. */
+export interface EndedRequest {
+  readonly head: RequestHead;
+  readonly path: PathDecision;
+  readonly caller: Caller;
+  readonly accountingModel: ModelId | undefined;
+  readonly plan: AdmissionPlan | undefined;
+  readonly permit: Permit | undefined;
+  readonly worker: Worker | undefined;
+  readonly preemptedBy: ClassRank | undefined;
+  readonly answer: Answer;
+  readonly startedAt: MonotonicMs;
+  readonly heldAt: MonotonicMs | undefined;
+}
+
+export function settlementRecord(
+  request: EndedRequest,
+  ending: Ending,
+  settled: SettledAnswer,
+  now: MonotonicMs,
+): SettlementRecord {
+  const { path, caller, plan, permit, worker, answer, heldAt, preemptedBy } = request;
+  const { priority } = caller;
+  const preempted = preemptedBy !== undefined;
+  const status = preempted ? PREEMPTED_STATUS : (ending.rejection?.status ?? answer.status);
+  const firstByteAt = answer.firstByteAt;
+  return {
+    requestId: request.head.requestId,
+    tenant: caller.tenant,
+    tenantSource: caller.source,
+    refusedValues: caller.refused,
+    endpoint: endpointOf(path),
+    model: plan?.model,
+    accountingModel: request.accountingModel,
+    requestedClass: className(priority.requested),
+    class: className(priority.effective),
+    unknownPriorityValue: priority.unknownValue,
+    partition: plan?.partition,
+    unknownPartitionHeader: plan?.unknownPartitionHeader ?? false,
+    worker: worker?.identity,
+    stream: plan?.shape.stream ?? false,
+    outcome: requestOutcome({
+      rejected: ending.rejection !== undefined,
+      admitted: worker !== undefined,
+      // An answer of Envoy's own, or of Weir's to a victim, reaches the client whole.
+      complete: ending.complete || preempted || !answer.fromWorker,
+      status,
+    }),
+    rejection: preempted ? "scheduler_preempted" : ending.rejection?.code,
+    status,
+    codeDetails: answer.codeDetails,
+    admitted: permit !== undefined && worker !== undefined,
+    waited: heldAt !== undefined,
+    queuedMs: permit?.queuedMs ?? (heldAt === undefined ? 0 : now - heldAt),
+    promoted: permit?.promoted ?? false,
+    preemptedBy: preempted ? className(preemptedBy) : undefined,
+    timeToFirstByteMs: firstByteAt === undefined ? undefined : firstByteAt - request.startedAt,
+    durationMs: now - request.startedAt,
+    estimateTokens: caller.estimate.tokens,
+    estimateFallback: caller.estimate.fallback,
+    charge: path.kind === "inference" ? settled.charge : undefined,
+    promptTokens: settled.reading?.promptTokens,
+    cachedTokens: settled.reading?.cachedTokens,
+    cutHold: ending.cutHold ?? false,
+  };
+}
+
+/** What the client of a victim was answered. */
+const PREEMPTED_STATUS = 503;
+
+function endpointOf(path: PathDecision): SettlementRecord["endpoint"] {
+  if (path.kind === "inference") return path.endpoint;
+  return path.kind === "pass_through" ? "pass_through" : undefined;
+}

@@ -1,0 +1,65 @@
+// What the life of a request needs of whoever admits it, and what it is told later. The priority
+// scheduler and the plain limiter both stand behind this.
+
+import type { PartitionName } from "../model/ids.js";
+import type { ClassRank, PerClass } from "../model/priority.js";
+import type { MonotonicMs } from "../model/time.js";
+import type { Permit } from "./permit.js";
+
+/** The handle of a queued request. */
+export interface Waiter<T> {
+  readonly request: T;
+  readonly partition: PartitionName;
+  readonly rank: ClassRank;
+  readonly enqueuedAt: MonotonicMs;
+  readonly deadline: MonotonicMs;
+}
+
+export type Admission<T> =
+  | { readonly kind: "granted"; readonly permit: Permit }
+  | { readonly kind: "queued"; readonly waiter: Waiter<T> }
+  | { readonly kind: "queue_full"; readonly retryAfterS: number };
+
+export interface AdmissionListener<T> {
+  /** A waiter got its slot. */
+  readonly onGranted: (request: T, permit: Permit) => void;
+  /** A waiter's queue timeout elapsed; it holds nothing any more. */
+  readonly onTimedOut: (request: T, retryAfterS: number) => void;
+  /** A running request must give way: end it; its slot is in use until its permit is released. */
+  readonly onPreempted: (request: T, by: ClassRank) => void;
+  /** Something falls due then: call `expire` and `dispatch` at that moment. */
+  readonly onWake: (at: MonotonicMs) => void;
+}
+
+/** One partition at this moment. */
+export interface PartitionView {
+  readonly name: PartitionName;
+  /** Slots; undefined = unbounded. */
+  readonly capacity: number | undefined;
+  readonly queue_size: number;
+  readonly in_flight: PerClass<number>;
+  readonly queued: PerClass<number>;
+  readonly reserved: PerClass<number>;
+  readonly queue_share: PerClass<number>;
+  readonly retry_after_secs: PerClass<number>;
+}
+
+export interface AdmissionControl<T> {
+  /** Asks for a slot. */
+  admit(partition: PartitionName, request: T, rank: ClassRank, now: MonotonicMs): Admission<T>;
+  /** Takes a waiter out whose client left; false when it no longer waits. */
+  cancel(waiter: Waiter<T>): boolean;
+  /** Hands free slots to waiters; true when one turn's limit was reached and work may remain. */
+  dispatch(now: MonotonicMs): boolean;
+  /** Tells every waiter whose time is over; `all` ends the waiting of everybody. */
+  expire(now: MonotonicMs, all?: boolean): void;
+  setCapacities(capacities: ReadonlyMap<PartitionName, number>): void;
+  readonly queued: number;
+  view(now: MonotonicMs): readonly PartitionView[];
+}
+
+/** Sum over the classes. */
+export const sumOf = (table: PerClass<number>): number => table[0] + table[1] + table[2] + table[3];
+
+/** Grants in one turn of the event loop: a mass release must not hold up the tokens of streams. */
+export const GRANTS_PER_TURN = 64;

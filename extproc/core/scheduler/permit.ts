@@ -1,0 +1,85 @@
+// The handle of an admitted request: it owns one slot of its partition until it is released, knows
+// whether the request can still be preempted, and gives everything back once.
+
+import { invariant } from "../model/invariant.js";
+import type { PartitionName } from "../model/ids.js";
+import type { LinkedQueue, QueueNode } from "../model/linked-queue.js";
+import type { ClassRank } from "../model/priority.js";
+import type { MonotonicMs } from "../model/time.js";
+import { FirstByteCell } from "./first-byte.js";
+
+/** What a request sees of its admission. */
+export interface Permit {
+  readonly partition: PartitionName;
+  readonly rank: ClassRank;
+  /** Time spent in the queue; 0 for a request that never waited. */
+  readonly queuedMs: number;
+  /** It passed its class rule because its lane was starved. */
+  readonly promoted: boolean;
+  /**
+   * The answer has begun: from now on the request is not preempted. False when it was preempted
+   * before; the answer must then not reach the client.
+   */
+  readonly firstByte: (now: MonotonicMs) => boolean;
+  /** Gives the slot back; a second call does nothing. */
+  readonly release: () => void;
+}
+
+/** One admitted request as its partition keeps it. */
+export class Admitted<T> implements Permit {
+  readonly request: T;
+  readonly partition: PartitionName;
+  readonly rank: ClassRank;
+  readonly queuedMs: number;
+  readonly promoted: boolean;
+  readonly #admittedAt: MonotonicMs;
+  readonly #cell = new FirstByteCell();
+  readonly #onRelease: (admitted: Admitted<T>) => void;
+  #released = false;
+  /** Its place among the requests of its class that can be preempted, last admitted at the end. */
+  readonly #open: LinkedQueue<Admitted<T>>;
+  readonly #node: QueueNode<Admitted<T>>;
+
+  constructor(
+    request: T,
+    facts: Pick<Permit, "partition" | "rank" | "queuedMs" | "promoted">,
+    now: MonotonicMs,
+    open: LinkedQueue<Admitted<T>>,
+    onRelease: (admitted: Admitted<T>) => void,
+  ) {
+    this.request = request;
+    this.partition = facts.partition;
+    this.rank = facts.rank;
+    this.queuedMs = facts.queuedMs;
+    this.promoted = facts.promoted;
+    this.#admittedAt = now;
+    this.#open = open;
+    this.#onRelease = onRelease;
+    this.#node = open.push(this);
+  }
+
+  /** Marked as a victim; its slot is still in use until it is released. */
+  get preempted(): boolean {
+    return this.#cell.preempted;
+  }
+
+  readonly firstByte = (now: MonotonicMs): boolean => {
+    const first = this.#cell.markFirstByte(now - this.#admittedAt);
+    if (first) this.#open.remove(this.#node);
+    return first;
+  };
+
+  /** Marks it as a victim; false when its answer has begun, or it is over. */
+  preempt(): boolean {
+    if (this.#released || !this.#cell.preempt()) return false;
+    invariant(this.#open.remove(this.#node), "an open request stands among the open ones");
+    return true;
+  }
+
+  readonly release = (): void => {
+    if (this.#released) return;
+    this.#released = true;
+    this.#open.remove(this.#node);
+    this.#onRelease(this);
+  };
+}
