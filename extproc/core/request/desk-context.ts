@@ -21,6 +21,8 @@ export interface DeskContext<Request> {
   readonly observer: RequestObserver;
   /** True while new requests are refused. */
   readonly draining: boolean;
+  /** True once nobody may wait any more: a request whose body comes this late is refused too. */
+  readonly queueClosed: boolean;
   /** Time asked of Envoy for a held request. */
   readonly holdBudgetMs: number;
   /** Envoy's own timeout of a message that asked for nothing. */

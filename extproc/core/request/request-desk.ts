@@ -40,7 +40,7 @@ export interface DeskCounts {
 export class RequestDesk {
   readonly #options: DeskOptions;
   readonly #scheduler: Scheduler<RequestLife>;
-  readonly #context: DeskContext<RequestLife> & { draining: boolean };
+  readonly #context: DeskContext<RequestLife> & { draining: boolean; queueClosed: boolean };
   readonly #live = new Set<RequestLife>();
   #turning = false;
   #now: MonotonicMs;
@@ -65,6 +65,7 @@ export class RequestDesk {
       scheduler: this.#scheduler,
       observer: options.observer,
       draining: false,
+      queueClosed: false,
       holdBudgetMs: options.holdBudgetMs,
       messageTimeoutMs: options.messageTimeoutMs,
       ended: (request, record) => {
@@ -151,9 +152,10 @@ export class RequestDesk {
     this.#context.draining = true;
   }
 
-  /** Refuses everybody who still waits. */
+  /** Refuses everybody who still waits, and whoever would come to wait from now on. */
   refuseQueued(now: MonotonicMs): void {
     this.#now = now;
+    this.#context.queueClosed = true;
     this.#scheduler.expire(now, true);
   }
 
