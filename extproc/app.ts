@@ -79,7 +79,10 @@ export class App {
     this.metrics = new Metrics({
       registry: createMetricsRegistry(options.processMetrics ?? false),
       models: new LabelCap(modelNames(config), Number.POSITIVE_INFINITY),
-      tenants: new LabelCap([], config.limits.tenant_metric_top_n),
+      tenants: new LabelCap(
+        config.scheduler.tenant_policies.keys(),
+        config.limits.tenant_metric_top_n,
+      ),
       startTimeSeconds: options.startTimeSeconds,
     });
     this.#deadlines = new DeadlineTimer(() => {

@@ -13,5 +13,6 @@ describe("npm run bench", () => {
     }
     expect(bench.stdout.match(/ratio +(CPU )?\d+\.\d\dx/g)).to.have.length(4);
     expect(bench.stdout.match(/ 0 errors/g)).to.have.length(6);
+    expect(bench.stdout.match(/waiters +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
   }).timeout(110_000);
 });

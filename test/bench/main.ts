@@ -13,6 +13,7 @@ import { freePorts } from "../support/ports.js";
 import { startProcess, type RunningProcess } from "../support/process.js";
 import { measure, median, type Measured } from "./measure.js";
 import { plainBootstrap } from "./plain-bootstrap.js";
+import { benchScheduler } from "./scheduler.js";
 
 const { values: flags } = parseArgs({
   options: {
@@ -184,6 +185,7 @@ async function main(): Promise<void> {
   try {
     for (const workload of WORKLOADS) await compareWithPlain(site, workload);
     await compareCodecs(site);
+    benchScheduler(print, smoke);
   } finally {
     await site.stop();
     rmSync(folder, { recursive: true, force: true });

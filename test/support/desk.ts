@@ -92,6 +92,7 @@ export class Bench {
   received = 0;
   admitted = 0;
   moreWork = 0;
+  /** The earliest moment at which the desk wants to be called; tests may clear it. */
   deadline: MonotonicMs | undefined;
   now = monotonicMs(0);
 
@@ -114,7 +115,7 @@ export class Bench {
         },
       },
       onDeadline: (at) => {
-        this.deadline = at;
+        if (this.deadline === undefined || at < this.deadline) this.deadline = at;
       },
       onMoreWork: () => {
         this.moreWork += 1;

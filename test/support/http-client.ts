@@ -16,6 +16,8 @@ export interface RequestOptions {
   readonly headers?: readonly (readonly [name: string, value: string])[];
   /** Sent whole with its length, unless `open` is used to send it in pieces. */
   readonly body?: string | Uint8Array;
+  /** Called when the headers of the answer have come. */
+  readonly onHeaders?: () => void;
   /** Called for each piece of the answer; `abort` leaves there and then. */
   readonly onChunk?: (chunk: Buffer, abort: () => void) => void;
   /** Leave this long after sending, whatever has come by then. */
@@ -90,6 +92,7 @@ export function open(options: RequestOptions): OpenRequest {
     );
     if (options.abortAfterMs !== undefined) timers.push(setTimeout(abort, options.abortAfterMs));
     sent.on("response", (response) => {
+      options.onHeaders?.();
       collect(response, options.onChunk, abort, (body) => {
         settle(() => {
           done(answerOf(response, body, aborted));

@@ -51,8 +51,9 @@ export function assembleCore(options: CoreOptions): Core {
     {
       identity: identityRules(config),
       rules: admissionRules(config, partitions, workers, options.seed),
-      createAdmission: (listener, at) => createAdmission(config, capacity(), listener, at),
-      rateCheck: createRateCheck(config, capacity(), now()),
+      createAdmission: (listener, at) =>
+        createAdmission(config, wholeFleet(config, partitions), capacity(), listener, at),
+      rateCheck: createRateCheck(config, wholeFleet(config, partitions), now()),
       holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
       queueTimeoutStatus: config.scheduler.queue_timeout_status,
@@ -66,8 +67,20 @@ export function assembleCore(options: CoreOptions): Core {
   return { desk, workers, capacity };
 }
 
+/** The fleet with every configured worker healthy: what floors and bursts are measured by. */
+function wholeFleet({ scheduler, workers }: WeirConfig, partitions: PartitionRules): FleetCapacity {
+  const healthy = workers.map(({ labels, models }) => ({
+    healthy: true,
+    labels,
+    models: new Set(models),
+  }));
+  return fleetCapacity(scheduler, partitions, healthy);
+}
+
+/** `capacity` is that of this moment, in which no worker has been checked yet. */
 function createAdmission(
   { scheduler }: WeirConfig,
+  fleet: FleetCapacity,
   capacity: FleetCapacity,
   listener: AdmissionListener<RequestLife>,
   now: MonotonicMs,
@@ -84,19 +97,19 @@ function createAdmission(
       now,
     );
   }
-  const settings = partitionSettings(scheduler, capacity.partitions, capacity.total);
+  const settings = partitionSettings(scheduler, fleet.partitions, fleet.total);
   return new Scheduler(settings, capacity.partitions, listener, now);
 }
 
 /** With the scheduler on, a rate above 0 is a check of its own; the limiter has it inside. */
 function createRateCheck(
   { scheduler }: WeirConfig,
-  capacity: FleetCapacity,
+  fleet: FleetCapacity,
   now: MonotonicMs,
 ): RateCheck | undefined {
   const perSecond = scheduler.rate_limit_tokens_per_second ?? 0;
   if (!scheduler.enabled || perSecond <= 0) return undefined;
-  return new RateCheck(perSecond, scheduler.max_concurrent_requests ?? capacity.total, now);
+  return new RateCheck(perSecond, scheduler.max_concurrent_requests ?? fleet.total, now);
 }
 
 function admissionRules(

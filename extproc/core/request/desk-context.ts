@@ -27,6 +27,8 @@ export interface DeskContext<Request> {
   readonly observer: RequestObserver;
   /** True while new requests are refused. */
   readonly draining: boolean;
+  /** True once nobody may wait any more: a request whose body comes this late is refused too. */
+  readonly queueClosed: boolean;
   /** Time asked of Envoy for a held request of a class. */
   readonly holdBudgetMs: (rank: ClassRank) => number;
   /** Envoy's own timeout of a message that asked for nothing. */

@@ -46,7 +46,7 @@ export interface DeskCounts {
 export class RequestDesk {
   readonly #options: DeskOptions;
   readonly #admission: AdmissionControl<RequestLife>;
-  readonly #context: DeskContext<RequestLife> & { draining: boolean };
+  readonly #context: DeskContext<RequestLife> & { draining: boolean; queueClosed: boolean };
   readonly #live = new Set<RequestLife>();
   #turning = false;
   #now: MonotonicMs;
@@ -75,6 +75,7 @@ export class RequestDesk {
       rateCheck: options.rateCheck,
       observer: options.observer,
       draining: false,
+      queueClosed: false,
       holdBudgetMs: options.holdBudgetMs,
       messageTimeoutMs: options.messageTimeoutMs,
       ended: (request, record) => {
@@ -158,9 +159,10 @@ export class RequestDesk {
     this.#context.draining = true;
   }
 
-  /** Refuses everybody who still waits. */
+  /** Refuses everybody who still waits, and whoever would come to wait from now on. */
   refuseQueued(now: MonotonicMs): void {
     this.#now = now;
+    this.#context.queueClosed = true;
     this.#admission.expire(now, true);
   }
 

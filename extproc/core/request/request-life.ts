@@ -102,6 +102,7 @@ export class RequestLife {
   /** Takes the whole request body: plans, asks for a slot, and chooses a worker if one is free. */
   body(bytes: Uint8Array, now: MonotonicMs): Verdict {
     if (this.#phase !== "reading") return { kind: "continue" };
+    if (this.#desk.queueClosed) return this.#refuse(draining(), now);
     if (this.#path.kind === "pass_through") return this.#passThrough(now);
     invariant(this.#path.kind === "inference", "a refused request has no body phase");
     const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);

@@ -28,16 +28,20 @@ export interface PartitionSettings {
 }
 
 /**
- * @param initialSlots slots of each partition at the start, for floors of partitions that follow
+ * Floors are written for the whole fleet: for the operator's limit, or, without one, for the slots
+ * of the fleet with every configured worker healthy.
+ *
+ * @param initialSlots slots of each partition in that fleet, for floors of partitions that follow
  *   their replicas
- * @param globalMax slots of the fleet at the start
+ * @param fleetSlots slots of that fleet
  */
 export function partitionSettings(
   scheduler: SchedulerConfig,
   initialSlots: ReadonlyMap<PartitionName, number>,
-  globalMax: number,
+  fleetSlots: number,
 ): PartitionSettings[] {
   const partitions = scheduler.admission_partitions;
+  const globalMax = scheduler.max_concurrent_requests ?? fleetSlots;
   if (partitions.size === 0) {
     return [settingsOf(scheduler, GLOBAL_PARTITION, scheduler.queue_size, (floor) => floor)];
   }

@@ -5,13 +5,13 @@
 import { parseJson, sumOf, tokenCount, usageOf, type UsageCounts } from "./usage-fields.js";
 
 /**
- * The counts of a body that is one complete JSON value. Undefined: not JSON, or no output count; of
- * an array every member must have one, since a part of a sum would be a guess.
+ * The counts of a body that is one complete JSON value; an answer that generates nothing has a prompt
+ * count alone. Undefined: not JSON, or an array of which a member has no output count, since a part
+ * of a sum would be a guess.
  */
 export function usageInBody(text: string): UsageCounts | undefined {
   const body = parseJson(text);
-  const counts = Array.isArray(body) ? sumOfMembers(body) : usageOf(body);
-  return counts?.output === undefined ? undefined : counts;
+  return Array.isArray(body) ? sumOfMembers(body) : usageOf(body);
 }
 
 function sumOfMembers(members: readonly unknown[]): UsageCounts | undefined {

@@ -111,9 +111,11 @@ class JsonUsageReader implements UsageReader {
     if (this.#ring.size === 0) return NOTHING_READ;
     const text = decoder.decode(this.#ring.bytes());
     const counts = this.#ring.cut ? undefined : usageInBody(text);
-    if (counts === undefined) {
+    if (counts?.output === undefined) {
       // The raw search would show one result of a batch, and a part of the sum is not its usage.
-      return this.#firstByte === OPEN_BRACKET ? NOTHING_READ : rawReading(text);
+      if (this.#firstByte === OPEN_BRACKET) return NOTHING_READ;
+      const raw = rawReading(text);
+      return { ...raw, promptTokens: raw.promptTokens ?? counts?.prompt };
     }
     return {
       outputTokens: counts.output,

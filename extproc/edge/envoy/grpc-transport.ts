@@ -8,6 +8,7 @@
 import * as grpc from "@grpc/grpc-js";
 import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
 import type { ListenAddress } from "../../core/model/config.js";
+import { removeStaleSocket } from "../runtime/unix-socket.js";
 import type { Exchange, OpenExchange, Transport } from "./transport.js";
 
 const SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor";
@@ -55,17 +56,14 @@ export class GrpcTransport implements Transport {
     this.#health.addToServer(this.#server);
   }
 
-  listen(address: ListenAddress): Promise<ListenAddress> {
-    const target =
-      address.kind === "unix"
-        ? `unix:${address.path}`
-        : `${hostPart(address.host)}:${String(address.port)}`;
-    return new Promise((resolve, reject) => {
-      this.#server.bindAsync(target, grpc.ServerCredentials.createInsecure(), (error, port) => {
-        if (error !== null) reject(error);
-        else resolve(address.kind === "unix" ? address : { ...address, port });
-      });
-    });
+  async listen(address: ListenAddress): Promise<ListenAddress> {
+    if (address.kind === "unix") {
+      await removeStaleSocket(address.path);
+      await this.#bind(`unix:${address.path}`);
+      return address;
+    }
+    const port = await this.#bind(`${hostPart(address.host)}:${String(address.port)}`);
+    return { ...address, port };
   }
 
   setReady(ready: boolean): void {
@@ -83,6 +81,15 @@ export class GrpcTransport implements Transport {
       this.#server.tryShutdown(() => {
         clearTimeout(timer);
         resolve();
+      });
+    });
+  }
+
+  #bind(target: string): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.bindAsync(target, grpc.ServerCredentials.createInsecure(), (error, port) => {
+        if (error !== null) reject(error);
+        else resolve(port);
       });
     });
   }

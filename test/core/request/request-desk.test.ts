@@ -391,6 +391,18 @@ describe("RequestDesk", () => {
     expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);
   });
 
+  it("refuses a request whose body comes after the end of a drain's queue, though its headers came before", () => {
+    const bench = new Bench(ONE_SLOT);
+    const late = bench.drive({}, null);
+    bench.desk.drain();
+    bench.desk.refuseQueued(bench.now);
+    expect(bench.desk.body(late.request, CHAT, bench.now)).to.have.nested.property(
+      "rejection.code",
+      "draining",
+    );
+    expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);
+  });
+
   it("grants a mass release in turns of 64", () => {
     const bench = new Bench({
       workers: [

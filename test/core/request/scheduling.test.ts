@@ -232,6 +232,38 @@ describe("partitions of a request", () => {
   });
 });
 
+describe("floors of a partition that follows its workers", () => {
+  it("are measured by the fleet with every worker healthy, although none has been checked at the start", () => {
+    const labels = { max_running_requests: 8 };
+    const bench = new Bench({
+      workers: [
+        { url: "http://127.0.0.1:1", cluster: "w1", models: ["kimi"], labels },
+        { url: "http://127.0.0.1:2", cluster: "w2", models: ["plain"], labels },
+      ],
+      models: {},
+      scheduler: {
+        queue_size: 10,
+        classes: {
+          bulk: bare(),
+          default: bare(),
+          interactive: bare(),
+          system: bare({ reserved_floor: 4 }),
+        },
+        admission_partitions: {
+          kimi: { capacity_from_healthy_replicas: true, queue_size: 5 },
+          default: { capacity_from_healthy_replicas: true, queue_size: 5 },
+        },
+      },
+    });
+    // 8 of the fleet's 16 slots each: ceil(4 x 8 / 16).
+    const views = bench.desk.partitions(bench.now);
+    expect(views.map(({ capacity, reserved }) => [capacity, reserved])).to.deep.equal([
+      [8, [0, 0, 0, 2]],
+      [8, [0, 0, 0, 2]],
+    ]);
+  });
+});
+
 describe("the rate check", () => {
   it("refuses with 429 and Retry-After before the scheduler is asked, and gives no token back", () => {
     const bench = new Bench({

@@ -1,0 +1,353 @@
+// What must hold of Weir at every moment? A second, naive book of who waits, runs and has ended, kept
+// from what passes between Weir and the simulated Envoy alone. After each event it is compared with
+// Weir's own numbers. Every difference is a violation; the first one ends the run.
+
+import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
+import type { Bench } from "../support/desk.js";
+import { CLASSES, type FleetState, type WorkerState } from "./fleet.js";
+import { PartitionBook, type Entry, type PartitionStats } from "./partition-book.js";
+
+export interface Arrival {
+  readonly id: string;
+  readonly model: string;
+  readonly partition: string;
+  /** Rank of the class after the tenant's ceiling. */
+  readonly rank: number;
+  readonly tokens: number;
+}
+
+interface Known extends Entry {
+  readonly model: string;
+  readonly partition: PartitionBook;
+  readonly tokens: number;
+  /** asking: its body is with Weir this moment. */
+  state: "open" | "asking" | "held" | "running" | "ended";
+  /** Worker and generation. */
+  worker: string;
+  /** Envoy told Weir that the request is over, or Weir refused it. */
+  mayEnd: boolean;
+  /** The whole answer passed, usage included. */
+  delivered: boolean;
+  victims: number;
+}
+
+/** Time that Weir asks for beyond the queue timeout. */
+const HOLD_MARGIN_SECS = 5;
+
+export class Book {
+  readonly violations: string[] = [];
+  readonly outcomes = new Map<string, number>();
+  readonly rejections = new Map<string, number>();
+  readonly #fleet: FleetState;
+  readonly #timerSlackMs: number;
+  readonly #bench: Bench;
+  readonly #known = new Map<string, Known>();
+  readonly #partitions: ReadonlyMap<string, PartitionBook>;
+  readonly #load = new Map<string, number>();
+  #asking: Known | undefined;
+  #opened = 0;
+  #settled = 0;
+
+  /** @param timerSlackMs how late a timer may be */
+  constructor(fleet: FleetState, timerSlackMs: number, bench: Bench) {
+    this.#fleet = fleet;
+    this.#timerSlackMs = timerSlackMs;
+    this.#bench = bench;
+    this.#partitions = new Map(
+      fleet.plan.partitions.map(({ name, queueSize }) => [
+        name,
+        new PartitionBook(name, queueSize, (what) => {
+          this.violate(what);
+        }),
+      ]),
+    );
+    this.fleetChanged();
+  }
+
+  get settled(): number {
+    return this.#settled;
+  }
+
+  /** Sums over the partitions. */
+  get stats(): PartitionStats {
+    const total = { grants: 0, promotions: 0, contested: 0, heldBack: 0, victims: 0, shrunk: 0 };
+    for (const { stats } of this.#partitions.values()) {
+      for (const key of Object.keys(total) as (keyof PartitionStats)[]) total[key] += stats[key];
+    }
+    return total;
+  }
+
+  /** Workers came, went, or report something else. */
+  fleetChanged(): void {
+    for (const [name, slots] of this.#fleet.slots()) {
+      this.#partitions.get(name)?.resize(slots, this.#fleet.reserved(name, slots));
+    }
+  }
+
+  opened({ id, model, partition, rank, tokens }: Arrival): void {
+    this.#opened += 1;
+    this.#known.set(id, {
+      id,
+      model,
+      partition: this.#partition(partition),
+      rank,
+      tokens,
+      state: "open",
+      heldAt: 0,
+      answerBegan: false,
+      preemptedBy: undefined,
+      promoted: false,
+      worker: "",
+      mayEnd: false,
+      delivered: false,
+      victims: 0,
+    });
+  }
+
+  /** The body is about to reach Weir; `told` hands it over. */
+  asks(id: string, told: () => void): void {
+    const known = this.#get(id, "open");
+    if (known === undefined) return;
+    known.state = "asking";
+    known.heldAt = this.#bench.now;
+    known.partition.lane(known.rank).push(known);
+    this.#asking = known;
+    told();
+    this.#asking = undefined;
+    // The request is put on from elsewhere meanwhile, which the compiler does not see.
+    if ((known.state as Known["state"]) === "asking") this.violate(`${id} gets no answer`);
+    if (known.victims > 1) this.violate(`${id} preempts ${String(known.victims)} at once`);
+  }
+
+  held(id: string, budgetSecs: number): void {
+    const known = this.#get(id, "asking");
+    if (known === undefined) return;
+    known.state = "held";
+    const secs = (CLASSES[known.rank]?.queueTimeoutSecs ?? 0) + HOLD_MARGIN_SECS;
+    this.#same(`hold budget of ${id}`, budgetSecs, secs);
+    // An empty queue is also full when it has no places.
+    if (known.partition.queued > known.partition.queueSize) this.violate(`${id} has no place`);
+  }
+
+  routed(id: string, worker: WorkerState): void {
+    const known = this.#known.get(id);
+    if (known === undefined || (known.state !== "asking" && known.state !== "held")) {
+      this.violate(`${id} is routed while it is ${known?.state ?? "settled"}`);
+      return;
+    }
+    if (!worker.present || worker.healthy !== true) this.violate(`${id} goes to a lost worker`);
+    if (this.#fleet.partitionOf(worker) !== known.partition.name) {
+      this.violate(`${id} goes to a worker of another partition`);
+    }
+    if (worker.rule.model !== known.model) this.violate(`${id} goes to another model's worker`);
+    known.partition.grant(known, this.#bench.now);
+    known.state = "running";
+    known.worker = runtimeOf(worker);
+    this.#load.set(known.worker, (this.#load.get(known.worker) ?? 0) + 1);
+  }
+
+  /** Weir refuses a request that a worker has. */
+  preempted(id: string): void {
+    const victim = this.#get(id, "running");
+    if (victim === undefined) return;
+    const asking = this.#asking;
+    if (asking?.partition !== victim.partition) {
+      this.violate(`${id} is preempted for nobody of its partition`);
+      return;
+    }
+    asking.victims += 1;
+    victim.partition.preempt(victim, asking);
+  }
+
+  /** Response headers are about to reach Weir. */
+  answers(id: string): void {
+    const known = this.#known.get(id);
+    if (known !== undefined) known.answerBegan = true;
+  }
+
+  /**
+   * Envoy is about to tell Weir that an answer is over; only the first time counts, and not for a
+   * victim, whose slot is in use until its stream has ended.
+   */
+  over(id: string, delivered: boolean): void {
+    const known = this.#known.get(id);
+    if (known === undefined || known.mayEnd || known.preemptedBy !== undefined) return;
+    known.mayEnd = true;
+    known.delivered = delivered;
+  }
+
+  /** Envoy is about to end the stream. */
+  streamOver(id: string): void {
+    const known = this.#known.get(id);
+    if (known !== undefined) known.mayEnd = true;
+  }
+
+  /** Weir says that a request has ended. */
+  settle(record: SettlementRecord): void {
+    const id = record.requestId;
+    const known = this.#known.get(id);
+    this.#settled += 1;
+    count(this.outcomes, record.outcome);
+    if (record.rejection !== undefined) count(this.rejections, record.rejection);
+    if (known === undefined || known.state === "ended") {
+      this.violate(`${id} is settled twice`);
+      return;
+    }
+    if (record.class !== CLASSES[known.rank]?.name) this.violate(`${id} ran as ${record.class}`);
+    const refused = record.rejection !== undefined && record.rejection !== "scheduler_preempted";
+    if (refused) this.#checkRefusal(known, record.rejection);
+    else if (!known.mayEnd) this.violate(`${id} is settled before its end`);
+    this.#checkVictim(known, record);
+    this.#checkCharge(known, record);
+    if (known.state === "asking" || known.state === "held") known.partition.leaveLane(known);
+    else if (known.state === "running") {
+      if (record.promoted !== known.promoted) {
+        this.violate(`${id} was promoted: Weir says ${String(record.promoted)}`);
+      }
+      known.partition.running.delete(known);
+      this.#load.set(known.worker, (this.#load.get(known.worker) ?? 0) - 1);
+    }
+    known.state = "ended";
+  }
+
+  /** The stream is closed: nothing can come any more. */
+  closed(id: string): void {
+    const known = this.#known.get(id);
+    if (known?.state !== "ended") this.violate(`${id} is over and not settled`);
+    this.#known.delete(id);
+  }
+
+  /** Compares the book with Weir. `turnPending`: Weir has asked for another turn. */
+  check(turnPending: boolean): void {
+    const { desk, registry, now } = this.#bench;
+    let queued = 0;
+    for (const view of desk.partitions(now)) {
+      const book = this.#partition(view.name);
+      const running = book.inFlight();
+      queued += book.queued;
+      this.#same(`slots of ${view.name}`, view.capacity ?? -1, book.capacity);
+      for (const [rank, { name, queueTimeoutSecs }] of CLASSES.entries()) {
+        const where = `${name} in ${view.name}`;
+        const lane = book.lane(rank);
+        this.#same(`slots in use of ${where}`, view.in_flight[rank] ?? -1, running[rank] ?? 0);
+        this.#same(`waiters of ${where}`, view.queued[rank] ?? -1, lane.length);
+        this.#same(`reserve of ${where}`, view.reserved[rank] ?? -1, book.reserved[rank] ?? 0);
+        const [head] = lane;
+        const patienceMs = queueTimeoutSecs * 1_000 + this.#timerSlackMs;
+        if (head !== undefined && now - head.heldAt > patienceMs) {
+          this.violate(`${head.id} waits longer than the queue timeout`);
+        }
+      }
+      if (book.queued > book.queueSize) this.violate(`${view.name} has more waiters than places`);
+      if (!turnPending) book.checkRest(now, this.#timerSlackMs);
+    }
+    for (const worker of registry.all()) {
+      const { url, generation } = worker.identity;
+      const load = this.#load.get(`${url} ${String(generation)}`) ?? 0;
+      this.#same(`load of ${url}`, worker.runtime.liveLoad, load);
+    }
+    this.#same("waiters", desk.counts.queued, queued);
+    this.#same("live requests", desk.counts.live, this.#opened - this.#settled);
+  }
+
+  /** At the end nothing is left. */
+  checkEmpty(): void {
+    this.check(false);
+    this.#same("requests without an end", this.#known.size, 0);
+    for (const [what, left] of Object.entries(this.#bench.leftovers())) {
+      this.#same(`${what} at the end`, left, 0);
+    }
+  }
+
+  violate(what: string): void {
+    this.violations.push(what);
+  }
+
+  #checkRefusal(known: Known, code: string): void {
+    const { id, partition } = known;
+    const waitedMs = this.#bench.now - known.heldAt;
+    switch (code) {
+      case "scheduler_queue_timeout": {
+        const patienceMs = (CLASSES[known.rank]?.queueTimeoutSecs ?? 0) * 1_000;
+        if (known.state !== "held" || waitedMs < patienceMs) {
+          this.violate(`${id} times out after ${String(waitedMs)} ms`);
+        }
+        if (partition.lane(known.rank)[0] !== known) this.violate(`${id} times out out of turn`);
+        return;
+      }
+      case "scheduler_queue_full":
+        // The request itself stands in the book's lane.
+        if (partition.queued !== partition.queueSize + 1) {
+          this.violate(`${id} finds a full queue of ${String(partition.queued - 1)}`);
+        }
+        if (partition.availableTo(known.rank) > 0) this.violate(`${id} is refused a free slot`);
+        if (known.victims > 0) this.violate(`${id} is refused and preempts all the same`);
+        return;
+      case "model_not_found":
+        if (this.#fleet.serves(known.model, partition.name)) {
+          this.violate(`${id} is told that nobody serves ${known.model}`);
+        }
+        if (known.state === "held") this.#grantInVain(known);
+        return;
+      case "no_worker":
+        this.#grantInVain(known);
+        return;
+      default:
+        this.violate(`${id} is refused with ${code}`);
+    }
+  }
+
+  /** A slot for which no worker is there: it is granted by the rules and given back at once. */
+  #grantInVain(known: Known): void {
+    known.partition.grant(known, this.#bench.now);
+    known.partition.running.delete(known);
+    known.partition.lane(known.rank).unshift(known);
+  }
+
+  #checkVictim({ id, preemptedBy, mayEnd }: Known, record: SettlementRecord): void {
+    if (preemptedBy === undefined && record.preemptedBy === undefined) return;
+    if (record.rejection !== "scheduler_preempted" || record.outcome !== "http_5xx") {
+      this.violate(`${id}, a victim, ends as ${record.outcome} ${String(record.rejection)}`);
+    }
+    if (record.preemptedBy !== CLASSES[preemptedBy ?? -1]?.name) {
+      this.violate(`${id} gave way to ${String(record.preemptedBy)}`);
+    }
+    if (!mayEnd) this.violate(`${id}, a victim, is settled before its stream has ended`);
+  }
+
+  #checkCharge(known: Known, record: SettlementRecord): void {
+    const tokens = record.charge?.tokens ?? -1;
+    if (known.state !== "running") this.#same(`charge of ${known.id}, never sent`, tokens, 0);
+    else if (known.preemptedBy !== undefined)
+      this.#same(`charge of ${known.id}, a victim`, tokens, 0);
+    else if (known.delivered) this.#same(`charge of ${known.id}`, tokens, known.tokens);
+  }
+
+  #same(what: string, actual: number, expected: number): void {
+    if (actual !== expected) {
+      this.violate(`${what}: Weir says ${String(actual)}, the book ${String(expected)}`);
+    }
+  }
+
+  #get(id: string, state: Known["state"]): Known | undefined {
+    const known = this.#known.get(id);
+    if (known?.state === state) return known;
+    this.violate(`${id} is ${known?.state ?? "settled"}, not ${state}`);
+    return undefined;
+  }
+
+  #partition(name: string): PartitionBook {
+    const partition = this.#partitions.get(name);
+    if (partition === undefined) throw new Error(`no such partition: ${name}`);
+    return partition;
+  }
+}
+
+/** Names a worker for as long as it is not registered anew. */
+function runtimeOf({ rule, generation }: WorkerState): string {
+  return `http://127.0.0.1:${String(rule.port)} ${String(generation)}`;
+}
+
+function count(counts: Map<string, number>, what: string): void {
+  counts.set(what, (counts.get(what) ?? 0) + 1);
+}

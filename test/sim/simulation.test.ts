@@ -1,0 +1,99 @@
+// Hours of virtual time against Weir's core and sessions, with checkers after every event. The seed
+// is printed; SIM_SEED=n replays a run.
+
+import { expect } from "chai";
+import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
+import { FLEETS } from "./fleet.js";
+import { SABOTAGES } from "./sabotage.js";
+import { World, type RunResult } from "./world.js";
+
+const MINUTE_MS = 60_000;
+/** Of each fleet. A machine that tests every change runs a shorter day. */
+const LENGTH_MINUTES = process.env["CI"] === undefined ? 120 : 30;
+const CANARY_MINUTES = 30;
+const [CANARY_FLEET] = FLEETS;
+
+/** SIM_SEED, or a new seed for each run, so that the runs of many days see more than one. */
+function chosenSeed(): number {
+  const text = process.env["SIM_SEED"];
+  if (text === undefined) return Math.floor(Date.now() / 1_000) % 2 ** 32;
+  const seed = Number(text);
+  if (!Number.isInteger(seed) || seed < 0 || seed >= 2 ** 32) {
+    throw new Error(`SIM_SEED must be a whole number from 0 to 4294967295, got "${text}"`);
+  }
+  return seed;
+}
+
+/** What a run met, for its log. */
+function summary({ requests, events, outcomes, rejections, stats }: RunResult): string {
+  const counts = [...outcomes, ...rejections, ...Object.entries(stats)];
+  const list = counts.map(([name, count]) => `${name} ${String(count)}`).join(", ");
+  return `      ${String(requests)} requests in ${String(events)} events: ${list}`;
+}
+
+function canary(tamper?: ConstructorParameters<typeof World>[3]): World {
+  if (CANARY_FLEET === undefined) throw new Error("no fleet");
+  return new World(CANARY_FLEET, 11, CANARY_MINUTES * MINUTE_MS, tamper);
+}
+
+describe("the simulated fleet", function () {
+  this.timeout(240_000);
+
+  for (const fleet of FLEETS) {
+    it(`keeps every promise for ${String(LENGTH_MINUTES)} virtual minutes ${fleet.title}`, () => {
+      const seed = chosenSeed();
+      console.log(`      simulation: SIM_SEED=${String(seed)}, ${String(LENGTH_MINUTES)} minutes`);
+      const result = new World(fleet, seed, LENGTH_MINUTES * MINUTE_MS).run();
+      console.log(summary(result));
+      // A run that never met a busy queue, a crash or a leaving client would prove little.
+      expect([...result.outcomes.keys()]).to.include.members([
+        "success",
+        "http_5xx",
+        "interrupted",
+        "pre_admission_interrupted",
+        "rejected",
+      ]);
+      expect([...result.rejections.keys()]).to.include.members([
+        "scheduler_queue_full",
+        "scheduler_queue_timeout",
+        "scheduler_preempted",
+        "no_worker",
+        "model_not_found",
+      ]);
+      for (const [what, count] of Object.entries(result.stats)) {
+        expect(count, `the run met no ${what}`).to.be.greaterThan(0);
+      }
+      expect(result.outcomes.get("success")).to.be.greaterThan(result.requests / 3);
+    });
+
+    it(`gives the same trace for the same seed, and another one for another seed, ${fleet.title}`, () => {
+      const run = (seed: number): string => new World(fleet, seed, 5 * MINUTE_MS).run().trace;
+      expect(run(7)).to.equal(run(7));
+      expect(run(7)).not.to.equal(run(8));
+    });
+  }
+
+  for (const { title, apply, violation } of SABOTAGES) {
+    it(`catches ${title}`, () => {
+      const world = canary();
+      const mend = apply();
+      try {
+        expect(() => world.run()).to.throw(violation);
+      } finally {
+        mend();
+      }
+    });
+  }
+
+  it("catches a request that is settled twice", () => {
+    const world = canary((settle) => {
+      let count = 0;
+      return (record: SettlementRecord) => {
+        count += 1;
+        settle(record);
+        if (count === 100) settle(record);
+      };
+    });
+    expect(() => world.run()).to.throw(/is settled twice/);
+  });
+});
