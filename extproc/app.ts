@@ -53,7 +53,7 @@ export interface AppAddresses {
 
 /** How a drain ended. */
 export interface DrainResult {
-  /** Queued requests that were refused because their time in the drain was over. */
+  /** Requests that waited and were refused: by their own timeout, or at the end of the queue's time. */
   readonly refused: number;
   /** Running requests that were no longer observed at the end; they go on in Envoy. */
   readonly unobserved: number;
@@ -69,6 +69,7 @@ export class App {
   readonly #prober: HealthProber;
   readonly #deadlines: DeadlineTimer;
   readonly #complaints = new RateLimitedLog(COMPLAINT_PERIOD_MS, now);
+  #refusedInDrain = 0;
   #listening = false;
   #checked = false;
   #onSettled: () => void = () => undefined;
@@ -157,12 +158,12 @@ export class App {
     this.desk.drain();
     this.#publishReadiness();
     const startedAt = now();
-    await this.#until(() => this.desk.counts.queued === 0, drain_timeout_secs * 1_000, cut);
-    const refused = this.desk.counts.queued;
+    // As long as a request lives, its body may still be on the way and need a place in the queue.
+    await this.#until(() => this.desk.counts.live === 0, drain_timeout_secs * 1_000, cut);
     this.desk.refuseQueued(now());
     const leftMs = Math.max(0, shutdown_grace_period_secs * 1_000 - (now() - startedAt));
     await this.#until(() => this.desk.counts.live === 0, leftMs, cut);
-    return { refused, unobserved: this.desk.counts.live };
+    return { refused: this.#refusedInDrain, unobserved: this.desk.counts.live };
   }
 
   /** Closes everything. Running answers go on in Envoy without Weir. */
@@ -186,6 +187,7 @@ export class App {
       settled: (record) => {
         this.metrics.settled(record);
         logSettlement(this.#options.log, record);
+        if (record.rejection === "draining" && record.waited) this.#refusedInDrain += 1;
         this.#options.onSettled?.(record);
         this.#onSettled();
       },

@@ -21,7 +21,12 @@ describe("first light through a real Envoy", () => {
     });
     expect(answer.status).to.equal(200);
     const [record] = await stack.settlements(1);
-    expect(record).to.deep.include({ outcome: "success", status: 200, model: "demo", admitted: true });
+    expect(record).to.deep.include({
+      outcome: "success",
+      status: 200,
+      model: "demo",
+      admitted: true,
+    });
     expect(record?.charge).to.deep.equal({ kind: "observed", tokens: 7, clockTokens: 7 });
     expect(stack.held()).to.deep.equal(NOTHING_HELD);
   });

@@ -1,0 +1,85 @@
+import { readFileSync } from "node:fs";
+import { expect } from "chai";
+import { pino } from "pino";
+import { modelId, partitionName, tenantKey } from "../../../extproc/core/model/ids.js";
+import type { SettlementRecord } from "../../../extproc/core/request/settlement-record.js";
+import { logSettlement } from "../../../extproc/edge/telemetry/request-log.js";
+
+const EVERYTHING: SettlementRecord = {
+  requestId: "r-1",
+  tenant: tenantKey("auth:acme"),
+  tenantSource: "metadata",
+  refusedValues: [{ header: "x-weir-tenant-id", reason: "duplicate" }],
+  endpoint: "chat",
+  model: modelId("demo"),
+  accountingModel: modelId("other"),
+  requestedClass: "system",
+  class: "bulk",
+  unknownPriorityValue: false,
+  partition: partitionName("global"),
+  unknownPartitionHeader: false,
+  worker: { url: "http://127.0.0.1:1", id: "w1", generation: 1, revision: 1 },
+  stream: true,
+  outcome: "http_5xx",
+  rejection: "scheduler_preempted",
+  status: 503,
+  codeDetails: "via_upstream",
+  admitted: true,
+  waited: true,
+  queuedMs: 12.345,
+  promoted: true,
+  preemptedBy: "system",
+  timeToFirstByteMs: 20.06,
+  durationMs: 30,
+  estimateTokens: 256,
+  estimateFallback: undefined,
+  charge: { kind: "cancelled", tokens: 0, clockTokens: 0 },
+  promptTokens: 3,
+  cachedTokens: 2,
+  cutHold: true,
+};
+
+function lineOf(record: SettlementRecord): Record<string, unknown> {
+  const lines: string[] = [];
+  logSettlement(pino({ base: null }, { write: (line: string) => lines.push(line) }), record);
+  expect(lines).to.have.length(1);
+  return JSON.parse(lines[0] ?? "") as Record<string, unknown>;
+}
+
+describe("logSettlement", () => {
+  it("writes every field that docs/metrics.md names, and no other", () => {
+    const page = readFileSync("docs/metrics.md", "utf8");
+    const table = page.slice(page.indexOf("## The log")).split("\n");
+    const documented = table
+      .filter((line) => line.startsWith("| `"))
+      .flatMap((line) => (line.split("|")[1] ?? "").split(","))
+      .map((cell) => cell.trim().replaceAll("`", ""));
+    const { level, time, msg, ...fields } = lineOf(EVERYTHING);
+    expect([level, typeof time, msg]).to.deep.equal([30, "number", "request settled"]);
+    expect(Object.keys(fields)).to.have.members(documented);
+  });
+
+  it("rounds times to a tenth of a millisecond and leaves out what does not apply", () => {
+    expect(lineOf(EVERYTHING)).to.include({
+      queue_ms: 12.3,
+      first_byte_ms: 20.1,
+      class: "bulk",
+      requested_class: "system",
+    });
+    const quiet = lineOf({
+      ...EVERYTHING,
+      requestedClass: "bulk",
+      promoted: false,
+      preemptedBy: undefined,
+      cutHold: false,
+      refusedValues: [],
+    });
+    expect(quiet).to.not.have.any.keys(
+      "requested_class",
+      "promoted",
+      "preempted_by",
+      "cut_hold",
+      "refused_values",
+    );
+  });
+});
