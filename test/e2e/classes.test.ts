@@ -79,8 +79,8 @@ describe("priority classes through Envoy", () => {
       }
 
       for (const [what, lines, unknown] of [
-        ["urgent", [[PRIORITY, "urgent"]], true],
-        ["123", [[PRIORITY, "123"]], true],
+        ['"urgent"', [[PRIORITY, "urgent"]], true],
+        ['"123"', [[PRIORITY, "123"]], true],
         ["an empty value", [[PRIORITY, ""]], false],
         ["no header", [], false],
         [
@@ -92,7 +92,7 @@ describe("priority classes through Envoy", () => {
           true,
         ],
       ] as const) {
-        it(`C1 ${what} is the class default`, async () => {
+        it(`C1 the class is default for ${what}`, async () => {
           const { answer, record } = await settledChat(stack(), [...ROOT, ...lines]);
           expect(answer.status).to.equal(200);
           const facts = { requestedClass: "default", class: "default" };

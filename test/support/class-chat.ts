@@ -68,7 +68,10 @@ export function openChat(stack: Stack, chat: ClassChat): OpenChat {
   });
   opened.write(body);
   opened.end();
-  return { answer: opened.answer, begun, abort: opened.abort };
+  const abort = (): void => {
+    opened.abort();
+  };
+  return { answer: opened.answer, begun, abort };
 }
 
 /** Sends a chat and waits until a slot is held for it. */

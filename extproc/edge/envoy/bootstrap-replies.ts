@@ -4,6 +4,7 @@
 // asks for the details of the reply: Envoy always sets them on its own answers, Weir leaves them
 // empty or begins them with "weir". A global body format would rewrite Weir's answers as well.
 
+import { STATUS_CODES } from "node:http";
 import { extension } from "./bootstrap-value.js";
 import type { BootstrapMap } from "./bootstrap-value.js";
 
@@ -16,76 +17,53 @@ const BY_ENVOY = "response.code_details != '' && !response.code_details.startsWi
 interface ReplyRow {
   readonly when: string;
   readonly code: string;
-  readonly type:
-    "invalid_request_error" | "authentication_error" | "permission_error" | "proxy_error";
+  /** Status whose reason phrase is the error's type, as in Weir's own answers. */
+  readonly status: number;
   /** Whole seconds for `retry-after`. */
   readonly retryAfterS?: number;
 }
+
+const withStatus = (status: number, code: string): ReplyRow => ({
+  when: `response.code == ${String(status)} && ${BY_ENVOY}`,
+  code,
+  status,
+});
 
 const ROWS: readonly ReplyRow[] = [
   {
     when: "response.code_details == 'request_payload_too_large'",
     code: "body_too_large",
-    type: "invalid_request_error",
+    status: 413,
   },
   {
     when: "response.code_details == 'path_normalization_failed'",
     code: "invalid_path",
-    type: "invalid_request_error",
+    status: 400,
   },
-  {
-    when: `response.code == 400 && ${BY_ENVOY}`,
-    code: "invalid_request",
-    type: "invalid_request_error",
-  },
+  withStatus(400, "invalid_request"),
   // From filters the operator put before ext_proc.
-  {
-    when: `response.code == 401 && ${BY_ENVOY}`,
-    code: "unauthenticated",
-    type: "authentication_error",
-  },
-  {
-    when: `response.code == 403 && ${BY_ENVOY}`,
-    code: "forbidden",
-    type: "permission_error",
-  },
+  withStatus(401, "unauthenticated"),
+  withStatus(403, "forbidden"),
   // A target that is no path, such as `OPTIONS *`.
-  {
-    when: `response.code == 404 && ${BY_ENVOY}`,
-    code: "unknown_path",
-    type: "invalid_request_error",
-  },
-  {
-    when: `response.code == 408 && ${BY_ENVOY}`,
-    code: "request_timeout",
-    type: "invalid_request_error",
-  },
+  withStatus(404, "unknown_path"),
+  withStatus(408, "request_timeout"),
   // Nobody named a cluster: Weir is away, failing or shutting down. It may be back in a moment.
   {
     when:
       "response.code_details == 'cluster_not_found' || " +
       "response.code_details.startsWith('ext_proc_error')",
     code: "weir_unavailable",
-    type: "proxy_error",
+    status: 503,
     retryAfterS: 1,
   },
-  // 502: the worker broke off after its headers and before Envoy had passed them on.
-  {
-    when: `response.code in [500, 502, 503] && ${BY_ENVOY}`,
-    code: "worker_failed",
-    type: "proxy_error",
-  },
-  {
-    when: `response.code == 504 && ${BY_ENVOY}`,
-    code: "timeout",
-    type: "proxy_error",
-  },
-  // Whatever else a filter of the operator may answer, for instance 429.
-  {
-    when: `response.code >= 400 && ${BY_ENVOY}`,
-    code: "refused_by_envoy",
-    type: "proxy_error",
-  },
+  withStatus(500, "worker_failed"),
+  // The worker broke off after its headers and before Envoy had passed them on.
+  withStatus(502, "worker_failed"),
+  withStatus(503, "worker_failed"),
+  withStatus(504, "timeout"),
+  // What a filter of the operator may answer for his own limits.
+  withStatus(429, "refused_by_envoy"),
+  { when: `response.code >= 400 && ${BY_ENVOY}`, code: "refused_by_envoy", status: 400 },
 ];
 
 /** The `local_reply_config` of the connection manager. */
@@ -101,7 +79,9 @@ function mapper(row: ReplyRow): BootstrapMap {
     filter: { extension_filter: extension(CEL_FILTER, CEL_TYPE, { expression: row.when }) },
     headers_to_add: headers,
     body_format_override: {
-      json_format: { error: { type: row.type, code: row.code, message, param: null } },
+      json_format: {
+        error: { type: STATUS_CODES[row.status] ?? "Error", code: row.code, message, param: null },
+      },
       content_type: "application/json",
     },
   };
