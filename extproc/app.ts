@@ -3,6 +3,7 @@
 
 import { removeUpstream, ROUTE_HEADER } from "./core/identity/control-headers.js";
 import type { ListenAddress, WeirConfig } from "./core/model/config.js";
+import { after } from "./core/model/time.js";
 import { assembleCore } from "./core/request/assembly.js";
 import type { RequestObserver } from "./core/request/desk-context.js";
 import type { RequestDesk } from "./core/request/request-desk.js";
@@ -27,6 +28,8 @@ import { logSettlement } from "./edge/telemetry/request-log.js";
 const MESSAGE_OVERHEAD_BYTES = 2 * 1024 * 1024;
 /** Repeated complaints appear in the log at most this often. */
 const COMPLAINT_PERIOD_MS = 10_000;
+/** When the desk is looked at again after a fault on the way. */
+const RETRY_AFTER_FAULT_MS = 100;
 /** Time for the last frames of the transport when it closes. */
 const CLOSE_GRACE_MS = 1_000;
 
@@ -87,7 +90,9 @@ export class App {
       startTimeSeconds: options.startTimeSeconds,
     });
     this.#deadlines = new DeadlineTimer(() => {
-      this.desk.expire(now());
+      this.#guard(() => {
+        this.desk.expire(now());
+      });
     });
     const core = assembleCore({
       config,
@@ -99,7 +104,9 @@ export class App {
       },
       onMoreWork: () => {
         setImmediate(() => {
-          this.desk.turn(now());
+          this.#guard(() => {
+            this.desk.turn(now());
+          });
         });
       },
     });
@@ -206,10 +213,7 @@ export class App {
       now,
       decodeMaxBytes: config.settlement.decode_max_bytes,
       onFault: (error: unknown) => {
-        this.metrics.fault();
-        this.#complaints.once("fault", (swallowed) => {
-          log.error({ err: error, swallowed }, "a message could not be handled");
-        });
+        this.#fault(error);
       },
       onMissingAttributes: () => {
         this.#complaints.once("attributes", () => {
@@ -223,6 +227,23 @@ export class App {
       this.#options.transport?.(open, maxReceiveBytes) ??
       new GrpcTransport(open, { maxReceiveBytes })
     );
+  }
+
+  /** Runs what no stream asked for. A fault in it must not end the process, nor what is due next. */
+  #guard(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#fault(error);
+      this.#deadlines.arm(after(now(), RETRY_AFTER_FAULT_MS));
+    }
+  }
+
+  #fault(error: unknown): void {
+    this.metrics.fault();
+    this.#complaints.once("fault", (swallowed) => {
+      this.#options.log.error({ err: error, swallowed }, "a message could not be handled");
+    });
   }
 
   #publishReadiness(): void {

@@ -54,7 +54,8 @@ function parseArguments(argv: readonly string[]): Arguments {
     const [name, inline] = splitFlag(word);
     if (name === "-c" || name === "--config") configFile = valueOf(name, inline);
     else if (name === "--schema" && command === "check") schema = true;
-    else if (name === "--port-base") portBase = readPortBase(valueOf(name, inline));
+    else if (name === "--port-base" && command === "demo")
+      portBase = readPortBase(valueOf(name, inline));
     else flags.push(word);
   }
   return { command, configFile, schema, portBase, flags };

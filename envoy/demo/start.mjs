@@ -18,7 +18,7 @@ const WEIR = join(REPOSITORY, "dist/extproc/main.js");
 const MOCK_WORKER = join(REPOSITORY, "dist/envoy/mock-worker/main.js");
 /** Slots and token pace of each worker: slow enough to watch, and equal to its label in weir.yaml. */
 const WORKER_FLAGS = [
-  ...["--model", "demo", "--engine", "vllm", "--slots", "8", "--ms-per-token", "20"],
+  ...["--model", "demo,demo-latest", "--engine", "vllm", "--slots", "8", "--ms-per-token", "20"],
 ];
 const READY_LIMIT_MS = 30_000;
 const POLL_MS = 100;

@@ -11,7 +11,7 @@ describe("npm run bench", () => {
     for (const title of ["JSON 1 kB", "JSON 32 kB", "SSE, 32 tokens", "Weir's own CPU"]) {
       expect(bench.stdout).to.include(title);
     }
-    expect(bench.stdout.match(/ratio +(CPU )?\d+\.\d\dx/g)).to.have.length(4);
+    expect(bench.stdout.match(/^ +ratio +(CPU )?\d+\.\d\dx/gm)).to.have.length(4);
     expect(bench.stdout.match(/ 0 errors/g)).to.have.length(6);
     expect(bench.stdout.match(/waiters +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
   }).timeout(110_000);

@@ -62,6 +62,17 @@ describe("the weir command", function () {
     expect(stderr).to.match(/bad\.yaml:\d+:1 surprise: /);
   });
 
+  it("shows a value that contains itself, and refuses the demo's flag elsewhere", async () => {
+    const cyclic = file("cyclic.yaml", "listen: &a { ext_proc: *a }\n");
+    const [code, , stderr] = await run("check", "-c", cyclic);
+    expect(code).to.equal(1);
+    expect(stderr).to.include("got a value that contains itself").and.to.not.include("TypeError");
+    const good = file("flag.yaml", configYaml());
+    const [flagged, , complaint] = await run("check", "-c", good, "--port-base", "5");
+    expect(flagged).to.equal(1);
+    expect(complaint).to.include("flag --port-base");
+  });
+
   it("names a configuration file that cannot be read", async () => {
     const missing = join(folder, "missing.yaml");
     const [code, , stderr] = await run("check", "-c", missing);

@@ -102,7 +102,7 @@ describe("docker-compose.yml", () => {
 
   it("runs each configured worker under its host name with its port, model and slots", () => {
     const { services } = readCompose(TEXT);
-    const { workers } = weirConfig();
+    const { workers, models } = weirConfig();
     const hosts = workers.map((worker) => new URL(worker.url).hostname);
     expect(Object.keys(services).filter((name) => name.startsWith("worker-"))).to.deep.equal(hosts);
     for (const worker of workers) {
@@ -111,7 +111,12 @@ describe("docker-compose.yml", () => {
       const valueOf = (flag: string): string | undefined => flags[flags.indexOf(flag) + 1];
       expect(valueOf("--port"), hostname).to.equal(port);
       expect(valueOf("--host"), hostname).to.equal("0.0.0.0");
-      expect(valueOf("--model"), hostname).to.equal(worker.models.join(","));
+      // A worker serves its models and their aliases, since a body reaches it unchanged.
+      const names = worker.models.flatMap((model) => [
+        model,
+        ...(models.get(model)?.aliases ?? []),
+      ]);
+      expect(valueOf("--model"), hostname).to.equal(names.join(","));
       expect(valueOf("--engine"), hostname).to.equal(worker.engine);
       expect(Number(valueOf("--slots")), hostname).to.equal(worker.labels.max_running_requests);
       expect(services[hostname]?.healthcheck?.test.join(" "), hostname).to.include(

@@ -96,8 +96,14 @@ describe("counting the parts of npm test", function () {
       });`);
     expect([counts.passed, counts.failed]).to.deep.equal([1, 0]);
     const pid = Number(await readFile(join(root, "pid"), "utf8"));
-    const state = await readFile(`/proc/${String(pid)}/stat`, "utf8").catch(() => "gone");
-    // A killed program that nobody has waited for yet stays as a zombie (Z).
+    const stateOf = (): Promise<string> =>
+      readFile(`/proc/${String(pid)}/stat`, "utf8").catch(() => "gone");
+    // A killed program that nobody has waited for yet stays as a zombie (Z), and takes a moment to die.
+    let state = await stateOf();
+    for (let tries = 0; !/^gone$|\) Z /.test(state) && tries < 200; tries += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      state = await stateOf();
+    }
     expect(state).to.match(/^gone$|\) Z /);
   });
 

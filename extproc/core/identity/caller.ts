@@ -108,11 +108,16 @@ export function resolveCaller(
     requestModel,
     estimate,
     partitionHint: valueOf(partition),
-    targetWorkerUrl: valueOf(target),
-    excludedWorkerUrls: excluded.kind === "list" ? excluded.values : NONE,
+    targetWorkerUrl: target.kind === "value" ? workerUrl(target.value) : undefined,
+    excludedWorkerUrls: excluded.kind === "list" ? excluded.values.map(workerUrl) : NONE,
     workerConstraintRefused: target.kind === "refused" || excluded.kind === "refused",
     refused,
   };
+}
+
+/** A worker's url as the registry spells it: an exclusion must not fail over a slash or a capital. */
+function workerUrl(text: string): string {
+  return text.toLowerCase().replace(/\/$/, "");
 }
 
 function valueOf(reading: HeaderReading): string | undefined {

@@ -1,5 +1,6 @@
 // Reads a few known keys out of a JSON object without building it, so that a body of many megabytes
-// (images, long prompts) costs milliseconds and no memory. The result is a pruned object: wanted
+// costs no memory and little time: long strings (images, prompts) are passed over at the speed of a
+// search, and an object with more keys than any request has is refused. The result is a pruned object: wanted
 // keys only, last one wins as in JSON.parse. Checked are the braces, keys, colons and commas of each
 // object that is read, wanted scalars in full, and the nesting depth of everything. Not checked is
 // the inside of what is skipped: escapes, control characters and UTF-8 of skipped strings, spelling
@@ -38,12 +39,19 @@ export type JsonRecord = Readonly<Record<string, unknown>>;
 export type JsonFault =
   | { readonly kind: "malformed"; readonly at: number | undefined }
   | { readonly kind: "too_deep" }
+  | { readonly kind: "too_many_keys" }
   | { readonly kind: "not_utf8" }
   | { readonly kind: "not_an_object"; readonly found: string };
 
 export type ScanResult =
   | { readonly ok: true; readonly value: JsonRecord }
   | { readonly ok: false; readonly fault: JsonFault };
+
+/**
+ * Keys of one object that are looked at. Requests have a few dozen; millions of them would keep the
+ * process from its other requests for a second.
+ */
+export const OBJECT_KEYS_MAX = 1_024;
 
 const LETTER_U = 0x75;
 /** A backslash, the letter u, four digits. */
@@ -96,7 +104,8 @@ function readObject(bytes: Uint8Array, start: number, wanted: Wanted): ObjectRes
   const starts = new Map<string, number>();
   let at = skipBlanks(bytes, start + 1);
   let more = bytes[at] !== CLOSE_BRACE;
-  while (more) {
+  for (let keys = 1; more; keys += 1) {
+    if (keys > OBJECT_KEYS_MAX) return fail({ kind: "too_many_keys" });
     const keyEnd = bytes[at] === QUOTE ? skipString(bytes, at) : MALFORMED;
     if (keyEnd < 0) return fail({ kind: "malformed", at });
     const colon = skipBlanks(bytes, keyEnd);

@@ -8,6 +8,7 @@
 import { assertNever } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import {
+  OBJECT_KEYS_MAX,
   parseJson,
   scanObject,
   type JsonFault,
@@ -262,6 +263,8 @@ function faultMessage(fault: JsonFault): string {
     }
     case "too_deep":
       return `the request body nests deeper than ${NESTING_MAX_DEPTH.toString()} levels`;
+    case "too_many_keys":
+      return `an object of the request body has more than ${OBJECT_KEYS_MAX.toString()} keys`;
     case "not_utf8":
       return "the request body is not valid UTF-8";
     case "not_an_object":

@@ -32,7 +32,7 @@ export interface DeskOptions {
   readonly observer: RequestObserver;
   /** Call `expire` at this moment, or before. */
   readonly onDeadline: (at: MonotonicMs) => void;
-  /** Call `turn` again soon: more grants are possible than one turn makes. */
+  /** Call `turn` soon, after the events that are already waiting. */
   readonly onMoreWork: () => void;
 }
 
@@ -93,9 +93,9 @@ export class RequestDesk {
     const path = classifyPath(head.method, head.target);
     const caller = resolveCaller(this.#options.identity, head.headers, head.evidence);
     const request = new RequestLife(this.#context, head, path, caller, onVerdict, now);
-    this.#live.add(request);
     if (path.kind === "inference") this.#options.observer.received();
     const verdict = request.open(now);
+    if (!request.ended) this.#live.add(request);
     return { request, verdict };
   }
 
@@ -116,10 +116,15 @@ export class RequestDesk {
     return read;
   }
 
-  /** Ends a request from outside; a request that has ended stays as it is. */
+  /**
+   * Ends a request from outside; a request that has ended stays as it is. The slot of one that broke
+   * off is granted in a later turn: a connection that goes takes many requests with it, and none of
+   * them may be granted the slot of another before its own end was heard.
+   */
   end(request: RequestLife, complete: boolean, now: MonotonicMs): void {
     request.end(complete, now);
-    this.turn(now);
+    if (complete) this.turn(now);
+    else this.#options.onMoreWork();
   }
 
   /** Ends a request because Weir itself failed on it. */

@@ -302,7 +302,7 @@ export class RequestLife {
       this.#worker.runtime.breaker.record(this.#ticket, "neutral", now);
       this.#ticket = undefined;
     }
-    for (const dispose of this.#disposers.splice(0)) dispose();
+    this.#giveBack();
     const settled = this.#answer.settle({
       dispatched,
       complete: ending.complete,
@@ -311,6 +311,17 @@ export class RequestLife {
       takenAway: this.#preemptedBy !== undefined,
     });
     this.#desk.ended(this, this.#record(ending, settled, now));
+  }
+
+  /** Gives back whatever the request holds; a fault in one step does not keep the rest. */
+  #giveBack(): void {
+    const next = this.#disposers.shift();
+    if (next === undefined) return;
+    try {
+      next();
+    } finally {
+      this.#giveBack();
+    }
   }
 
   #record(ending: Ending, settled: SettledAnswer, now: MonotonicMs): SettlementRecord {

@@ -59,7 +59,7 @@ admin: { listen: "127.0.0.1:${String(ports.weirAdmin)}" }
 workers:
 ${workers.join("\n")}
 
-# Clients may also say demo-latest. Of two workers taken at random the less loaded one is used.
+# Clients may also say demo-latest, a name the workers know too: bodies reach them unchanged. Of two workers taken at random the less loaded one is used.
 models: { demo: { aliases: [demo-latest], policy: power_of_two } }
 
 # No header of a client names a tenant. Turn a switch on only for proxies that are listed in peers.

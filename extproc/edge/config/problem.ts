@@ -63,8 +63,17 @@ export function formatPath(path: ConfigPath): string {
 /** A found value as it is shown in a message: text in quotes, everything short. */
 export function showValue(value: unknown): string {
   if (value === null || value === undefined) return "nothing";
-  const text = typeof value === "number" ? String(value) : JSON.stringify(value);
+  const text = typeof value === "number" ? String(value) : jsonOf(value);
   return text.length <= SHOWN_VALUE_MAX_CHARS ? text : `${text.slice(0, SHOWN_VALUE_MAX_CHARS)}…`;
+}
+
+/** A YAML alias can make a value that contains itself, which JSON cannot write. */
+function jsonOf(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return "a value that contains itself";
+  }
 }
 
 /** Sorts by place: the file from top to bottom, then environment and flags by name. */

@@ -12,11 +12,21 @@ import type { BootstrapMap } from "./bootstrap-value.js";
 /** Ends each finished ext_proc stream cleanly instead of resetting it. */
 const GRACEFUL_CLOSE = "envoy.reloadable_features.ext_proc_graceful_grpc_close";
 
+/**
+ * How long Envoy keeps its gRPC client for Weir without a new stream: a year, which stands for ever.
+ * By default it is dropped after 50 s, and a stream that outlives it and is then closed gracefully
+ * ends the process.
+ */
+const CLIENT_IDLE_MAX = "31536000s";
+
 /** Comments by the name of a key; each stands before the first key of that name. */
 const COMMENTS: Readonly<Record<string, string>> = {
   [GRACEFUL_CLOSE]:
     "Without it every finished ext_proc stream is reset, and Node closes the connection after\n" +
     "about a thousand resets.",
+  grpc_async_client_manager_config:
+    "With the default of 50 s a request that lasts longer on a quiet Envoy crashes it, because its\n" +
+    "ext_proc stream outlives the client it was opened with.",
   use_remote_address:
     "The client's address is the connection's, or the entry of X-Forwarded-For that the trusted\n" +
     "hops vouch for. Otherwise a forged header would choose the tenant.",
@@ -59,6 +69,7 @@ function bootstrap(config: WeirConfig): BootstrapMap {
   const { admin_address, admin_port } = config.envoy;
   return {
     admin: { address: { socket_address: { address: admin_address, port_value: admin_port } } },
+    grpc_async_client_manager_config: { max_cached_entry_idle_duration: CLIENT_IDLE_MAX },
     layered_runtime: {
       layers: [{ name: "static", static_layer: { [GRACEFUL_CLOSE]: true } }],
     },

@@ -28,7 +28,9 @@ export class DeadlineTimer {
     this.#timer = setTimeout(() => {
       this.#at = Number.POSITIVE_INFINITY;
       this.#timer = undefined;
-      this.#wake();
+      // A timer of the runtime may fire a fraction of a millisecond early.
+      if (now() < at) this.arm(at);
+      else this.#wake();
     }, delayMs);
   }
 

@@ -33,6 +33,8 @@ export class Metrics {
   readonly #models: LabelCap;
   readonly #tenants: LabelCap;
   readonly #families: MetricFamilies;
+  /** Inference requests that are neither admitted nor ended: their body is on the way, or they wait. */
+  #undecided = 0;
 
   constructor(options: MetricsOptions) {
     this.registry = options.registry;
@@ -42,10 +44,12 @@ export class Metrics {
   }
 
   received(): void {
+    this.#undecided += 1;
     this.#families.received.inc();
   }
 
   admitted(): void {
+    this.#undecided -= 1;
     this.#families.admitted.inc();
   }
 
@@ -60,6 +64,7 @@ export class Metrics {
   settled(record: SettlementRecord): void {
     if (record.rejection !== undefined) this.#families.rejections.inc({ code: record.rejection });
     if (record.endpoint === undefined || record.endpoint === "pass_through") return;
+    if (!record.admitted) this.#undecided -= 1;
     if (record.outcome === "rejected") this.#families.rejected.inc();
     this.#families.byOutcome[record.outcome]?.inc();
     this.#scheduled(record);
@@ -116,6 +121,12 @@ export class Metrics {
   /** Adds the gauges, once the parts they read exist. */
   observe(sources: MetricsSources): void {
     observeScheduler(this.registry, sources);
+    single(
+      this.registry,
+      "http_admission_undecided",
+      "Requests neither admitted nor ended: their body is on the way, or they wait.",
+      () => this.#undecided,
+    );
     single(
       this.registry,
       "requests_live",

@@ -127,6 +127,15 @@ describe("identity/caller", () => {
     expect(caller.partitionHint).to.equal(undefined);
   });
 
+  it("reads worker urls in any spelling of host and trailing slash", () => {
+    const caller = resolve(ALL_TRUSTED, {
+      "x-weir-target-worker-url": "HTTP://Worker-1:8101/",
+      "x-weir-excluded-worker-urls": "http://a:1/, http://B:2",
+    });
+    expect(caller.targetWorkerUrl).to.equal("http://worker-1:8101");
+    expect(caller.excludedWorkerUrls).to.deep.equal(["http://a:1", "http://b:2"]);
+  });
+
   it("flags a worker constraint that cannot be read instead of dropping it", () => {
     for (const name of ["x-weir-target-worker-url", "x-weir-excluded-worker-urls"]) {
       const record = { [name]: ["http://a", "http://b"] };

@@ -1,5 +1,6 @@
 import { expect } from "chai";
 import {
+  OBJECT_KEYS_MAX,
   scanObject,
   type ScanResult,
   type Wanted,
@@ -34,6 +35,20 @@ describe("identity/json-scan", () => {
       tools: {},
     });
     expect(value("{}")).to.deep.equal({});
+  });
+
+  it("takes objects with as many keys as the limit, and refuses one more at any level it reads", () => {
+    const keys = (count: number): string =>
+      Array.from({ length: count }, (_, index) => `"k${String(index)}":1`).join(",");
+    const last = `"model":"demo"`;
+    expect(value(`{${keys(OBJECT_KEYS_MAX - 1)},${last}}`)).to.deep.equal({ model: "demo" });
+    const tooMany = { kind: "too_many_keys" };
+    expect(value(`{${keys(OBJECT_KEYS_MAX)},${last}}`)).to.deep.equal(tooMany);
+    expect(value(`{"text":{${keys(OBJECT_KEYS_MAX + 1)}}}`)).to.deep.equal(tooMany);
+    // What is passed over is not counted: message objects may be as large as they like.
+    expect(value(`{"messages":[{${keys(OBJECT_KEYS_MAX + 1)}}],${last}}`)).to.deep.equal({
+      model: "demo",
+    });
   });
 
   it("reads presence without the value", () => {

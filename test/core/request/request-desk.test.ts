@@ -403,6 +403,19 @@ describe("RequestDesk", () => {
     expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);
   });
 
+  it("grants nothing to the requests of a connection that has gone, and charges none that never ran", () => {
+    const bench = new Bench({ scheduler: { max_concurrent_requests: 4, queue_size: 100 } });
+    const all = Array.from({ length: 20 }, () => bench.drive());
+    // The connection goes: every stream on it ends, one after the other, before the next turn.
+    for (const { request } of all) bench.desk.end(request, false, bench.now);
+    bench.desk.turn(bench.now);
+    expect(bench.admitted).to.equal(4);
+    const kinds = bench.settled.map(({ charge }) => charge?.kind);
+    expect(kinds.filter((kind) => kind === "interrupted")).to.have.length(4);
+    expect(kinds.filter((kind) => kind === "cancelled")).to.have.length(16);
+    expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);
+  });
+
   it("grants a mass release in turns of 64", () => {
     const bench = new Bench({
       workers: [

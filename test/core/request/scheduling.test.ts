@@ -57,6 +57,8 @@ describe("preemption of a request", () => {
     expect(bench.leftovers()).to.deep.include({ inFlight: 1, load: 1, queued: 1 });
     expect(bench.settled).to.deep.equal([]);
     bench.desk.end(victim.request, false, bench.now);
+    expect(urgent.last()?.kind).to.equal("hold");
+    bench.desk.turn(bench.now);
     expect(urgent.last()?.kind).to.equal("route");
     expect(bench.settled).to.have.length(1);
     expect(bench.settled[0]).to.deep.include({
@@ -99,6 +101,7 @@ describe("preemption of a request", () => {
     const urgent = bench.drive(asClass("interactive"));
     bench.desk.end(victim.request, false, bench.now);
     bench.desk.end(victim.request, false, bench.now);
+    bench.desk.turn(bench.now);
     bench.answer(urgent);
     expect(bench.settled).to.have.length(2);
     expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);
@@ -111,6 +114,7 @@ describe("preemption of a request", () => {
     const urgent = bench.drive(asClass("interactive"));
     bench.desk.end(urgent.request, false, bench.now);
     bench.desk.end(victim.request, false, bench.now);
+    bench.desk.turn(bench.now);
     expect(patient.last()?.kind).to.equal("route");
     bench.answer(patient);
     expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);

@@ -32,6 +32,20 @@ describe("DeadlineTimer", () => {
     expect(woken).to.equal(3);
   });
 
+  it("never wakes before its moment, although a timer of the runtime may fire a little early", async () => {
+    // Offsets of a fraction of a millisecond meet every rounding of the runtime's timers.
+    for (let index = 0; index < 60; index += 1) {
+      const at = after(now(), 1 + index * 0.17);
+      const wokenAt = await new Promise<number>((resolve) => {
+        const timer = new DeadlineTimer(() => {
+          resolve(now());
+        });
+        timer.arm(at);
+      });
+      expect(wokenAt).to.be.at.least(at);
+    }
+  });
+
   it("does not wake after it was stopped", async () => {
     let woken = 0;
     const timer = new DeadlineTimer(() => {
