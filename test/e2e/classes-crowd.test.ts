@@ -238,7 +238,9 @@ async function expectSound(stack: Stack, { clients, order }: Crowd): Promise<voi
     expect(record.charge).to.deep.equal({ kind: "cancelled", tokens: 0, clockTokens: 0 });
   }
   expect(series("weir_scheduler_starvation_promotion_total")).to.equal(0);
-  expect(series("weir_envoy_cut_hold_total")).to.equal(0);
+  // A client that leaves while it is held can do so just when one of Envoy's timeouts would fall.
+  const left = clients.filter(({ outcome }) => outcome === "left").length;
+  expect(series("weir_envoy_cut_hold_total")).to.be.within(0, left);
   expect(series("weir_ext_proc_faults_total")).to.equal(0);
 }
 
