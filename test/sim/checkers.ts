@@ -28,7 +28,6 @@ interface Known extends Entry {
   mayEnd: boolean;
   /** The whole answer passed, usage included. */
   delivered: boolean;
-  victims: number;
 }
 
 /** Time that Weir asks for beyond the queue timeout. */
@@ -44,7 +43,6 @@ export class Book {
   readonly #known = new Map<string, Known>();
   readonly #partitions: ReadonlyMap<string, PartitionBook>;
   readonly #load = new Map<string, number>();
-  #asking: Known | undefined;
   #opened = 0;
   #settled = 0;
 
@@ -97,10 +95,10 @@ export class Book {
       answerBegan: false,
       preemptedBy: undefined,
       promoted: false,
+      spared: false,
       worker: "",
       mayEnd: false,
       delivered: false,
-      victims: 0,
     });
   }
 
@@ -111,12 +109,9 @@ export class Book {
     known.state = "asking";
     known.heldAt = this.#bench.now;
     known.partition.lane(known.rank).push(known);
-    this.#asking = known;
     told();
-    this.#asking = undefined;
     // The request is put on from elsewhere meanwhile, which the compiler does not see.
     if ((known.state as Known["state"]) === "asking") this.violate(`${id} gets no answer`);
-    if (known.victims > 1) this.violate(`${id} preempts ${String(known.victims)} at once`);
   }
 
   held(id: string, budgetSecs: number): void {
@@ -150,13 +145,7 @@ export class Book {
   preempted(id: string): void {
     const victim = this.#get(id, "running");
     if (victim === undefined) return;
-    const asking = this.#asking;
-    if (asking?.partition !== victim.partition) {
-      this.violate(`${id} is preempted for nobody of its partition`);
-      return;
-    }
-    asking.victims += 1;
-    victim.partition.preempt(victim, asking);
+    victim.partition.preempt(victim, this.#bench.now);
   }
 
   /** Response headers are about to reach Weir. */
@@ -281,7 +270,6 @@ export class Book {
           this.violate(`${id} finds a full queue of ${String(partition.queued - 1)}`);
         }
         if (partition.availableTo(known.rank) > 0) this.violate(`${id} is refused a free slot`);
-        if (known.victims > 0) this.violate(`${id} is refused and preempts all the same`);
         return;
       case "model_not_found":
         if (this.#fleet.serves(known.model, partition.name)) {

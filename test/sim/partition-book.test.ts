@@ -27,6 +27,7 @@ class Case {
       answerBegan: false,
       preemptedBy: undefined,
       promoted: false,
+      spared: false,
     };
     this.book.lane(rank).push(entry);
     return entry;
@@ -86,9 +87,10 @@ describe("the naive book of a partition", () => {
     const victim = pool.waits(BULK, 0);
     pool.served(victim, 9_000);
     pool.book.running.add(victim);
-    pool.book.preempt(victim, pool.waits(INTERACTIVE, 9_000));
+    pool.waits(INTERACTIVE, 9_000);
+    pool.book.preempt(victim, 9_000);
     expect(pool.violations).to.deep.equal([
-      `${victim.id} is preempted in vain: r2 gets no slot by that`,
+      `${victim.id} is preempted in vain: no waiter gets a slot by that`,
     ]);
   });
 
@@ -96,10 +98,12 @@ describe("the naive book of a partition", () => {
     const pool = new Case(2);
     const [first, second] = [pool.waits(DEFAULT, 0), pool.waits(DEFAULT, 0)];
     for (const entry of [first, second]) pool.book.grant(entry, 1);
-    pool.book.preempt(second, pool.waits(SYSTEM, 2));
+    pool.waits(SYSTEM, 2);
+    pool.book.preempt(second, 2);
     expect(pool.violations).to.deep.equal([]);
     pool.book.lane(SYSTEM).pop();
-    pool.book.preempt(first, pool.waits(SYSTEM, 3));
+    pool.waits(SYSTEM, 3);
+    pool.book.preempt(first, 3);
     expect(pool.violations).to.deep.equal([`${first.id} is preempted without need`]);
   });
 });

@@ -15,6 +15,8 @@ export interface Entry {
   preemptedBy: number | undefined;
   /** Its lane was starved when it was served. */
   promoted: boolean;
+  /** It passed a higher class when it was served, so it does not give way. */
+  spared: boolean;
 }
 
 /** Dispatches that contested promotions are counted over, and how many of them may be such. */
@@ -130,6 +132,7 @@ export class PartitionBook {
     }
     const contested = this.#contested(rank);
     entry.promoted = this.#starved(rank, now);
+    entry.spared = entry.promoted && contested;
     this.#checkTurn(entry, contested, now);
     this.#countPassed(rank, now);
     this.#recent.push(contested ? rank : NOT_CONTESTED);
@@ -144,35 +147,66 @@ export class PartitionBook {
     this.running.add(entry);
   }
 
-  /** A running request is told to give way to one that came this moment. */
-  preempt(victim: Entry, by: Entry): void {
+  /** A running request is told to give way; to which class is worked out from who waits. */
+  preempt(victim: Entry, now: number): void {
     const { id } = victim;
-    const preempts = CLASSES[by.rank]?.canPreempt === true;
-    if (!preempts) this.#violate(`${id} gives way to the class ${nameOf(by.rank)}`);
-    if (victim.rank >= by.rank) this.#violate(`${id} gives way to ${by.id} of no higher class`);
     if (victim.answerBegan) this.#violate(`${id} is preempted after its answer began`);
     if (victim.preemptedBy !== undefined) this.#violate(`${id} is preempted twice`);
     const open = [...this.running].filter(
-      ({ answerBegan, preemptedBy }) => !answerBegan && preemptedBy === undefined,
+      ({ answerBegan, preemptedBy, spared }) =>
+        !answerBegan && !spared && preemptedBy === undefined,
     );
     const lowest = Math.min(...open.map(({ rank }) => rank));
     if (open.findLast(({ rank }) => rank === lowest) !== victim) {
       this.#violate(`${id} is preempted before another of a lower class, or a younger one`);
     }
-    const left = this.inFlight();
-    for (const { rank, preemptedBy } of this.running) {
-      if (preemptedBy !== undefined) left[rank] = (left[rank] ?? 0) - 1;
-    }
-    const waiting = this.lanes.flat().filter((entry) => CLASSES[entry.rank]?.canPreempt === true);
-    const without = available(by.rank, this.#capacity, this.#reserved, left);
-    // Those on their way out are enough for it and for every other waiter that may count on them.
-    if (without >= waiting.length) this.#violate(`${id} is preempted without need`);
-    left[victim.rank] = (left[victim.rank] ?? 0) - 1;
-    if (available(by.rank, this.#capacity, this.#reserved, left) <= 0) {
-      this.#violate(`${id} is preempted in vain: ${by.id} gets no slot by that`);
-    }
-    victim.preemptedBy = by.rank;
+    const by = this.#classInNeed(victim, now);
+    if (by !== undefined) victim.preemptedBy = by;
     this.stats.victims += 1;
+  }
+
+  /** The highest class with a waiter that this victim, and nothing less, gets a slot. */
+  #classInNeed(victim: Entry, now: number): number | undefined {
+    const { id } = victim;
+    const higher = RANKS.filter((rank) => rank > victim.rank).reverse();
+    const unserved = higher.filter((rank) => this.#served(rank) < this.lane(rank).length);
+    const helped = unserved.filter((rank) => this.#served(rank, victim) > this.#served(rank));
+    const entitled = helped.filter((rank) => CLASSES[rank]?.canPreempt === true);
+    const [by] = entitled;
+    if (by !== undefined) {
+      const due = LOW_RANKS.find((rank) => this.#starved(rank, now));
+      if (due !== undefined && due < by && this.#contestedLately() < CONTESTED_MAX) {
+        this.#violate(`${id} is preempted in vain: the starved lane ${nameOf(due)} is next`);
+      }
+    } else if (helped[0] !== undefined) {
+      this.#violate(`${id} gives way to the class ${nameOf(helped[0])}`);
+    } else if (unserved[0] !== undefined) {
+      this.#violate(`${id} is preempted in vain: no waiter gets a slot by that`);
+    } else {
+      this.#violate(`${id} is preempted without need`);
+    }
+    return by;
+  }
+
+  /** Waiters of a class that get a slot once every victim, and this one, is gone. */
+  #served(rank: number, victim?: Entry): number {
+    const counts = [0, 0, 0, 0];
+    for (const entry of this.running) {
+      if (entry.preemptedBy !== undefined || entry === victim) continue;
+      counts[entry.rank] = (counts[entry.rank] ?? 0) + 1;
+    }
+    let served = 0;
+    for (const at of RANKS.filter((other) => other >= rank).reverse()) {
+      served = 0;
+      while (
+        served < this.lane(at).length &&
+        available(at, this.#capacity, this.#reserved, counts) > 0
+      ) {
+        counts[at] = (counts[at] ?? 0) + 1;
+        served += 1;
+      }
+    }
+    return served;
   }
 
   /** What must hold whenever Weir has nothing left to do. `slackMs`: how late a timer may be. */

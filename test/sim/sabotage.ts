@@ -2,7 +2,7 @@
 // parts do break, and names the violation that must stop the run.
 
 import { LinkedQueue, type QueueNode } from "../../extproc/core/model/linked-queue.js";
-import { perClass, type ClassRank } from "../../extproc/core/model/priority.js";
+import { perClass, RANKS_DOWN, type ClassRank } from "../../extproc/core/model/priority.js";
 import { reject } from "../../extproc/core/model/rejection.js";
 import { Answer } from "../../extproc/core/request/answer.js";
 import { RequestDesk } from "../../extproc/core/request/request-desk.js";
@@ -321,15 +321,20 @@ const OF_PREEMPTION: readonly Sabotage[] = [
   },
   {
     title: "a victim for every waiter that may preempt, whether it helps or not",
-    violation: /is preempted (without need|in vain)/,
+    violation: /is preempted (without need|in vain)|gives way to the class/,
     apply: () =>
       replace(
         Preemption.prototype,
-        "markFor",
+        "mark",
         () =>
-          function eager(this: Preemption<unknown>, waiter) {
-            const lower = this.open.slice(0, waiter.rank).map(({ tail }) => tail);
-            return lower.find((candidate) => candidate?.preempt() === true);
+          function eager(this: Preemption<unknown>, waiting, may) {
+            for (const by of RANKS_DOWN) {
+              if (waiting[by] === 0 || !may(by)) continue;
+              const lower = this.open.slice(0, by).map(({ tail }) => tail);
+              const admitted = lower.find((candidate) => candidate?.preempt() === true);
+              if (admitted !== undefined) return { admitted, by };
+            }
+            return undefined;
           },
       ),
   },
@@ -352,9 +357,9 @@ const OF_PREEMPTION: readonly Sabotage[] = [
     apply: () =>
       replace(
         Partition.prototype,
-        "preemptFor",
+        "preempt",
         (original) =>
-          function entitled(this: Partition<unknown>, waiter) {
+          function entitled(this: Partition<unknown>, now) {
             const mine = this as { settings: PartitionSettings };
             const { settings } = mine;
             const all = (rank: ClassRank): ClassSettings => ({
@@ -362,7 +367,7 @@ const OF_PREEMPTION: readonly Sabotage[] = [
               canPreempt: true,
             });
             mine.settings = { ...settings, classes: perClass(all) };
-            const victim = original.call(this, waiter);
+            const victim = original.call(this, now);
             mine.settings = settings;
             return victim;
           },

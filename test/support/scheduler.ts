@@ -131,6 +131,8 @@ export class SchedulerBench {
     const admission = this.scheduler.admit(partition, request, rankOf(name), this.now);
     if (admission.kind === "granted") this.permits.set(request, admission.permit);
     if (admission.kind === "queued") this.waiters.set(request, admission.waiter);
+    // The desk takes a turn after each request, which is when victims are looked for.
+    if (admission.kind === "queued") this.scheduler.dispatch(this.now);
     return admission;
   }
 

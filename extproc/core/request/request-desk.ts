@@ -164,7 +164,7 @@ export class RequestDesk {
     this.#context.draining = true;
   }
 
-  /** Refuses everybody who still waits, and whoever would come to wait from now on. */
+  /** Refuses everybody who still waits, and every request whose body comes from now on. */
   refuseQueued(now: MonotonicMs): void {
     this.#now = now;
     this.#context.queueClosed = true;

@@ -9,8 +9,6 @@ import type { Waiter } from "./admission.js";
 
 /** A waiter as its lane keeps it. */
 export interface LaneWaiter<T> extends Waiter<T> {
-  /** It counts on the slot of a preempted request. */
-  expectsVictim: boolean;
   /** Its place; undefined when it no longer waits. */
   node: QueueNode<LaneWaiter<T>> | undefined;
 }
@@ -25,7 +23,6 @@ export function newWaiter<T>(
     ...facts,
     enqueuedAt: now,
     deadline: after(now, patienceMs),
-    expectsVictim: false,
     node: undefined,
   };
 }

@@ -13,7 +13,7 @@ import { sumOf, type PartitionView } from "./admission.js";
 import { Lanes, newWaiter, type LaneWaiter } from "./lanes.js";
 import type { PartitionSettings } from "./partition-settings.js";
 import { Admitted, type Permit } from "./permit.js";
-import { Preemption } from "./preemption.js";
+import { Preemption, type Victim } from "./preemption.js";
 import { PromotionWindow } from "./promotions.js";
 import { ReleaseRate } from "./release-rate.js";
 import { classReservations } from "./reservations.js";
@@ -69,7 +69,7 @@ export class Partition<T> {
   tryAdmit(request: T, rank: ClassRank, now: MonotonicMs): Permit | undefined {
     if (this.#lanes.size > 0 || !this.#slots.tryTake(rank)) return undefined;
     this.#promotions.dispatched(undefined);
-    return this.#permit(request, rank, 0, false, now);
+    return this.#permit(request, rank, { queuedMs: 0, promoted: false, spared: false }, now);
   }
 
   /** Queues a request, also beyond the budget: the caller takes it out again if nothing serves it. */
@@ -86,17 +86,24 @@ export class Partition<T> {
     return this.#promote(now) ?? this.#serveHighest(now);
   }
 
-  /** Marks a victim for a waiter that found no slot, if its class may and it would help. */
-  preemptFor(waiter: LaneWaiter<T>): Admitted<T> | undefined {
-    if (!this.settings.classes[waiter.rank].canPreempt) return undefined;
-    return this.#preemption.markFor(waiter, this.#slots);
+  /**
+   * Marks one victim for the waiters, if one is needed and would help. A lane that is due for a
+   * promotion would get the freed slot, so nobody gives way for a higher class then.
+   */
+  preempt(now: MonotonicMs): Victim<T> | undefined {
+    if (this.#lanes.size === 0) return undefined;
+    const promoted = this.#promotions.allowsContested ? this.#lowestStarved(now) : undefined;
+    return this.#preemption.mark(
+      this.#lanes.depths,
+      (rank) =>
+        this.settings.classes[rank].canPreempt && (promoted === undefined || promoted >= rank),
+      this.#slots,
+    );
   }
 
   /** Takes a waiter out, wherever it stands; false when it no longer waits. */
   remove(waiter: LaneWaiter<T>): boolean {
-    if (!this.#lanes.remove(waiter)) return false;
-    this.#preemption.waiterLeft(waiter);
-    return true;
+    return this.#lanes.remove(waiter);
   }
 
   /** Takes out one waiter whose time is over; with `all`, any waiter. */
@@ -141,9 +148,9 @@ export class Partition<T> {
     return this.#rate.retryAfterS(ahead, this.settings.classes[rank].queueTimeoutMs / 1_000, now);
   }
 
-  /** Victims still unwinding and waiters that count on them. */
-  get preemptions(): { readonly unwinding: number; readonly expecting: number } {
-    return this.#preemption.pending;
+  /** Victims still unwinding. */
+  get unwinding(): number {
+    return this.#preemption.unwinding;
   }
 
   view(now: MonotonicMs): PartitionView {
@@ -179,7 +186,7 @@ export class Partition<T> {
     if (chosen === undefined) return undefined;
     invariant(this.#slots.tryTakeIgnoringReservations(chosen.rank), "a step has a free slot");
     this.#promotions.dispatched(chosenContested ? chosen.rank : undefined);
-    return this.#serve(chosen, true, now);
+    return this.#serve(chosen, { promoted: true, spared: chosenContested }, now);
   }
 
   #serveHighest(now: MonotonicMs): Grant<T> | undefined {
@@ -187,7 +194,7 @@ export class Partition<T> {
       const head = this.#lanes.head(rank);
       if (head === undefined || !this.#slots.tryTake(rank)) continue;
       this.#promotions.dispatched(undefined);
-      return this.#serve(head, false, now);
+      return this.#serve(head, { promoted: false, spared: false }, now);
     }
     return undefined;
   }
@@ -200,23 +207,35 @@ export class Partition<T> {
     );
   }
 
-  #serve(waiter: LaneWaiter<T>, promoted: boolean, now: MonotonicMs): Grant<T> {
-    this.remove(waiter);
-    const queuedMs = now - waiter.enqueuedAt;
-    const permit = this.#permit(waiter.request, waiter.rank, queuedMs, promoted, now);
-    return { waiter, permit };
+  /** The lowest lane that is over its threshold. */
+  #lowestStarved(now: MonotonicMs): ClassRank | undefined {
+    return RANKS.find((rank) => {
+      const head = this.#lanes.head(rank);
+      return rank !== 3 && head !== undefined && this.#starvedAt(head) <= now;
+    });
   }
 
+  #serve(
+    waiter: LaneWaiter<T>,
+    how: { readonly promoted: boolean; readonly spared: boolean },
+    now: MonotonicMs,
+  ): Grant<T> {
+    this.remove(waiter);
+    const facts = { ...how, queuedMs: now - waiter.enqueuedAt };
+    return { waiter, permit: this.#permit(waiter.request, waiter.rank, facts, now) };
+  }
+
+  /** `spared`: it is no victim, since it passed a higher class to end the starving of its lane. */
   #permit(
     request: T,
     rank: ClassRank,
-    queuedMs: number,
-    promoted: boolean,
+    facts: { readonly queuedMs: number; readonly promoted: boolean; readonly spared: boolean },
     now: MonotonicMs,
   ): Permit {
-    const facts = { partition: this.name, rank, queuedMs, promoted };
-    const open = this.#preemption.open[rank];
-    return new Admitted<T>(request, facts, now, open, (admitted) => {
+    const { queuedMs, promoted } = facts;
+    const open = facts.spared ? undefined : this.#preemption.open[rank];
+    const about = { partition: this.name, rank, queuedMs, promoted };
+    return new Admitted<T>(request, about, now, open, (admitted) => {
       this.#slots.release(admitted.rank);
       this.#preemption.released(admitted);
       this.#rate.released();

@@ -36,15 +36,15 @@ export class Admitted<T> implements Permit {
   readonly #cell = new FirstByteCell();
   readonly #onRelease: (admitted: Admitted<T>) => void;
   #released = false;
-  /** Its place among the requests of its class that can be preempted, last admitted at the end. */
-  readonly #open: LinkedQueue<Admitted<T>>;
-  readonly #node: QueueNode<Admitted<T>>;
+  /** The requests of its class that can be preempted, last admitted at the end, and its place there. */
+  readonly #open: LinkedQueue<Admitted<T>> | undefined;
+  readonly #node: QueueNode<Admitted<T>> | undefined;
 
   constructor(
     request: T,
     facts: Pick<Permit, "partition" | "rank" | "queuedMs" | "promoted">,
     now: MonotonicMs,
-    open: LinkedQueue<Admitted<T>>,
+    open: LinkedQueue<Admitted<T>> | undefined,
     onRelease: (admitted: Admitted<T>) => void,
   ) {
     this.request = request;
@@ -55,7 +55,7 @@ export class Admitted<T> implements Permit {
     this.#admittedAt = now;
     this.#open = open;
     this.#onRelease = onRelease;
-    this.#node = open.push(this);
+    this.#node = open?.push(this);
   }
 
   /** Marked as a victim; its slot is still in use until it is released. */
@@ -65,21 +65,27 @@ export class Admitted<T> implements Permit {
 
   readonly firstByte = (now: MonotonicMs): boolean => {
     const first = this.#cell.markFirstByte(now - this.#admittedAt);
-    if (first) this.#open.remove(this.#node);
+    if (first) this.#close();
     return first;
   };
 
   /** Marks it as a victim; false when its answer has begun, or it is over. */
   preempt(): boolean {
     if (this.#released || !this.#cell.preempt()) return false;
-    invariant(this.#open.remove(this.#node), "an open request stands among the open ones");
+    invariant(this.#close(), "a victim stands among those that can be preempted");
     return true;
   }
 
   readonly release = (): void => {
     if (this.#released) return;
     this.#released = true;
-    this.#open.remove(this.#node);
+    this.#close();
     this.#onRelease(this);
   };
+
+  /** It cannot be preempted any more; false when it could not before. */
+  #close(): boolean {
+    const node = this.#node;
+    return node !== undefined && this.#open?.remove(node) === true;
+  }
 }

@@ -44,8 +44,8 @@ export class Scheduler<T> implements AdmissionControl<T> {
 
   /**
    * Asks for a slot. A request that finds no place in the queue is offered to one step outside the
-   * budget; not served by it, it is refused. A queued request of a class that may preempt marks a
-   * victim where that gets it a slot.
+   * budget; not served by it, it is refused. Victims for a queued request are looked for by the next
+   * `dispatch`, when its owner knows that it waits.
    */
   admit(name: PartitionName, request: T, rank: ClassRank, now: MonotonicMs): Admission<T> {
     const partition = this.#get(name);
@@ -59,8 +59,7 @@ export class Scheduler<T> implements AdmissionControl<T> {
       partition.remove(waiter);
       return { kind: "queue_full", retryAfterS: partition.retryAfterS(rank, now) };
     }
-    const victim = grant === undefined ? partition.preemptFor(waiter) : undefined;
-    if (victim !== undefined) this.#listener.onPreempted(victim.request, rank);
+    this.#changed.add(partition);
     this.#listener.onWake(waiter.deadline);
     this.#wakeForPromotion(partition, now);
     return { kind: "queued", waiter };
@@ -90,6 +89,7 @@ export class Scheduler<T> implements AdmissionControl<T> {
         const grant = partition.step(now);
         if (grant === undefined) {
           this.#changed.delete(partition);
+          this.#preempt(partition, now);
           this.#wakeForPromotion(partition, now);
         } else {
           grants += 1;
@@ -122,6 +122,14 @@ export class Scheduler<T> implements AdmissionControl<T> {
 
   view(now: MonotonicMs): PartitionView[] {
     return Array.from(this.#partitions.values(), (partition) => partition.view(now));
+  }
+
+  #preempt(partition: Partition<T>, now: MonotonicMs): void {
+    for (;;) {
+      const victim = partition.preempt(now);
+      if (victim === undefined) return;
+      this.#listener.onPreempted(victim.admitted.request, victim.by);
+    }
   }
 
   #granted(partition: Partition<T>, grant: Grant<T>): void {

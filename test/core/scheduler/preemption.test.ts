@@ -147,6 +147,73 @@ describe("preemption", () => {
     expect(one.granted).to.deep.equal(["s"]);
   });
 
+  it("marks another victim when the first one's slot was lost to a shrink", () => {
+    const two = bench(2);
+    two.admit("b1", "bulk");
+    two.admit("b2", "bulk");
+    two.admit("s", "system");
+    expect(victims(two)).to.deep.equal(["b2"]);
+    two.resize(1);
+    two.release("b2");
+    expect(victims(two)).to.deep.equal(["b2", "b1"]);
+    two.release("b1");
+    expect(two.granted).to.deep.equal(["s"]);
+  });
+
+  it("preempts for a waiter later, when what is in flight has come down to where one victim helps", () => {
+    const six = bench(6);
+    for (let index = 0; index < 6; index += 1) six.admit(`b${String(index)}`, "bulk");
+    six.resize(4);
+    six.admit("s", "system");
+    expect(victims(six)).to.deep.equal([]);
+    six.release("b0");
+    expect(victims(six)).to.deep.equal([]);
+    six.release("b1");
+    expect(victims(six)).to.deep.equal(["b5"]);
+    six.release("b5");
+    expect(six.granted).to.deep.equal(["s"]);
+  });
+
+  it("preempts nobody for a waiter behind one of a higher class that would take the slot", () => {
+    const one = new SchedulerBench({ capacity: 1, canPreempt: ["interactive"] });
+    one.admit("b", "bulk");
+    one.admit("s", "system");
+    one.admit("i", "interactive");
+    expect(victims(one)).to.deep.equal([]);
+    one.leave("s");
+    expect(victims(one)).to.deep.equal(["b"]);
+  });
+
+  it("preempts nobody while the freed slot would go to a starved lane", () => {
+    const one = bench(1, { starvationSecs: [1, 1_000_000, 1_000_000, 1_000_000] });
+    one.admit("running", "bulk");
+    one.admit("starved", "bulk");
+    one.advance(1_500);
+    one.admit("s", "system");
+    expect(victims(one)).to.deep.equal([]);
+    one.release("running");
+    expect(one.granted).to.deep.equal(["starved"]);
+  });
+
+  it("spares a request that passed a higher class because its lane was starved, and no other promotion", () => {
+    const one = bench(1, { starvationSecs: [1, 1_000_000, 1_000_000, 1_000_000] });
+    one.admit("first", "interactive");
+    one.admit("starved", "bulk");
+    one.admit("i", "interactive");
+    one.advance(1_500);
+    one.release("first");
+    expect(one.granted).to.deep.equal(["starved"]);
+    one.admit("s", "system");
+    expect(victims(one)).to.deep.equal([]);
+    // A promotion that nobody contested only borrowed an idle slot, and gives it back.
+    const idle = bench(1, { reserved: [0, 0, 0, 1], starvationSecs: [1, 9, 9, 9] });
+    idle.admit("borrower", "bulk");
+    idle.advance(1_500);
+    expect(idle.granted).to.deep.equal(["borrower"]);
+    idle.admit("s", "system");
+    expect(victims(idle)).to.deep.equal(["borrower"]);
+  });
+
   it("keeps its books in any order of arrivals, first bytes, releases, departures and resizing", () => {
     const step = fc.record({
       kind: fc.constantFrom(
