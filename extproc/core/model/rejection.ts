@@ -1,4 +1,4 @@
-// Every refusal Weir gives a client, in one table (design decision D7): 429 = capacity exists but is
+// Every refusal Weir gives a client, in one table: 429 = capacity exists but is
 // contended, 503 = none exists, any other 4xx = the request itself. The edge only renders it.
 
 interface RejectionRow {
