@@ -36,6 +36,8 @@ const CLOSE_GRACE_MS = 1_000;
 export interface AppOptions {
   readonly config: WeirConfig;
   readonly log: Log;
+  /** Where the line of each request goes; the default is `log`. */
+  readonly settlementLog?: Log;
   /** Seed of the choice between workers; any number. */
   readonly seed: number;
   readonly startTimeSeconds: number;
@@ -193,7 +195,7 @@ export class App {
       },
       settled: (record) => {
         this.metrics.settled(record);
-        logSettlement(this.#options.log, record);
+        logSettlement(this.#options.settlementLog ?? this.#options.log, record);
         if (record.rejection === "draining" && record.waited) this.#refusedInDrain += 1;
         this.#options.onSettled?.(record);
         this.#onSettled();

@@ -95,10 +95,11 @@ function readConfig(args: Arguments): WeirConfig | undefined {
 }
 
 async function serve(config: WeirConfig): Promise<number> {
-  const { log, flush } = createLog(config.admin.log_level);
+  const { log, settlementLog, flush } = createLog(config.admin.log_level);
   const app = new App({
     config,
     log,
+    settlementLog,
     seed: randomInt(2 ** 32),
     startTimeSeconds: Date.now() / 1_000,
     processMetrics: true,

@@ -12,10 +12,11 @@ import { createProtoLoaderCodec } from "./proto-loader-codec.js";
 const [file = "", codec = "wire"] = process.argv.slice(2);
 const loaded = loadConfig({ text: readFileSync(file, "utf8"), file, env: {}, flags: [] });
 if (!loaded.ok) throw new Error(loaded.problems.map(formatProblem).join("\n"));
-const { log } = createLog("info", openSync("/dev/null", "w"));
+const { log, settlementLog } = createLog("info", openSync("/dev/null", "w"));
 const app = new App({
   config: loaded.config,
   log,
+  settlementLog,
   seed: 1,
   startTimeSeconds: Date.now() / 1_000,
   processMetrics: true,

@@ -1,7 +1,7 @@
 // The process's log: one JSON object per line. Secrets are redacted by name wherever an object is
 // logged whole, and repeated complaints are rate-limited so that a flood cannot fill a disk.
 
-import { pino, type Logger } from "pino";
+import { pino, type Logger, type LoggerOptions } from "pino";
 import type { AdminConfig } from "../../core/model/config.js";
 
 export type Log = Logger;
@@ -14,6 +14,11 @@ const BATCH_BYTES = 4_096;
 
 export interface LogSink {
   readonly log: Log;
+  /**
+   * The same log without redaction, for the line of each request: its fields are fixed and hold no
+   * header, and looking through them for secrets costs as much as writing them.
+   */
+  readonly settlementLog: Log;
   /** Writes what is still in memory. */
   readonly flush: () => void;
 }
@@ -26,18 +31,15 @@ export function createLog(level: AdminConfig["log_level"], fileDescriptor = 1): 
     periodicFlush: FLUSH_INTERVAL_MS,
   });
   const paths = REDACTED_NAMES.flatMap((name) => [`["${name}"]`, `*["${name}"]`]);
-  const log = pino(
-    {
-      level,
-      base: null,
-      redact: { paths, censor: "[redacted]" },
-      timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
-    },
-    destination,
-  );
+  const options: LoggerOptions = {
+    level,
+    base: null,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { level: (label) => ({ level: label }) },
+  };
   return {
-    log,
+    log: pino({ ...options, redact: { paths, censor: "[redacted]" } }, destination),
+    settlementLog: pino(options, destination),
     flush: () => {
       destination.flushSync();
     },
