@@ -3,7 +3,12 @@
 
 import type { PartitionRules } from "../identity/partition.js";
 import { partitionOfWorker } from "../identity/partition.js";
-import { GLOBAL_PARTITION, type PartitionConfig, type SchedulerConfig } from "../model/config.js";
+import {
+  GLOBAL_PARTITION,
+  type PartitionConfig,
+  type SchedulerConfig,
+  type WeirConfig,
+} from "../model/config.js";
 import type { PartitionName } from "../model/ids.js";
 import type { Worker } from "../workers/worker.js";
 import { globalCapacity } from "./global-capacity.js";
@@ -62,6 +67,22 @@ export function fleetCapacity(
     sum += weight;
   }
   return { total, partitions: splitByWeight(weights, Math.min(total, sum)), healthyReplicas };
+}
+
+/**
+ * The fleet with every configured worker healthy: what reservations, bursts and warnings are measured
+ * by, so that what is checked before the start is what runs.
+ */
+export function wholeFleet(
+  { scheduler, workers }: Pick<WeirConfig, "scheduler" | "workers">,
+  rules: PartitionRules,
+): FleetCapacity {
+  const healthy = workers.map(({ labels, models }) => ({
+    healthy: true,
+    labels,
+    models: new Set(models),
+  }));
+  return fleetCapacity(scheduler, rules, healthy);
 }
 
 function weightOf(

@@ -10,8 +10,6 @@ import type { HeadersConfig, TrustConfig } from "../model/config.js";
 export const ROUTE_HEADER = "x-weir-cluster";
 /** Direct peer's address; Envoy overwrites it on every request, so its value is Envoy's word. */
 export const PEER_HEADER = "x-weir-peer";
-/** Requested class; clients may send it, the tenant's ceiling clamps it. */
-export const PRIORITY_HEADER = "x-weir-priority";
 
 type TrustSwitch =
   | "tenant_id"

@@ -8,8 +8,6 @@ export type PriorityClass = (typeof PRIORITY_CLASSES)[number];
 /** Index of a class, 0 (bulk) to 3 (system). */
 export type ClassRank = 0 | 1 | 2 | 3;
 
-export const CLASS_COUNT = 4;
-
 export const RANKS: readonly ClassRank[] = [0, 1, 2, 3];
 /** System first. */
 export const RANKS_DOWN: readonly ClassRank[] = [3, 2, 1, 0];

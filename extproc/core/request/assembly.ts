@@ -2,7 +2,7 @@
 // in front of them, connected so that capacity follows the workers by event. The process and the
 // tests build it the same way.
 
-import { fleetCapacity, type FleetCapacity } from "../capacity/partition-capacity.js";
+import { fleetCapacity, wholeFleet, type FleetCapacity } from "../capacity/partition-capacity.js";
 import { identityRules } from "../identity/caller.js";
 import { ModelNames } from "../identity/model-names.js";
 import { partitionOfWorker, partitionRules, type PartitionRules } from "../identity/partition.js";
@@ -39,6 +39,7 @@ export interface Core {
 export function assembleCore(options: CoreOptions): Core {
   const { config, now } = options;
   const partitions = partitionRules(config.scheduler);
+  const fleet = wholeFleet(config, partitions);
   const capacity = (): FleetCapacity => fleetCapacity(config.scheduler, partitions, workers.all());
   const workers = new WorkerRegistry({
     health: config.health,
@@ -51,9 +52,8 @@ export function assembleCore(options: CoreOptions): Core {
     {
       identity: identityRules(config),
       rules: admissionRules(config, partitions, workers, options.seed),
-      createAdmission: (listener, at) =>
-        createAdmission(config, wholeFleet(config, partitions), capacity(), listener, at),
-      rateCheck: createRateCheck(config, wholeFleet(config, partitions), now()),
+      createAdmission: (listener, at) => createAdmission(config, fleet, capacity(), listener, at),
+      rateCheck: createRateCheck(config, fleet, now()),
       holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
       queueTimeoutStatus: config.scheduler.queue_timeout_status,
@@ -65,16 +65,6 @@ export function assembleCore(options: CoreOptions): Core {
   );
   for (const worker of config.workers) workers.put(worker);
   return { desk, workers, capacity };
-}
-
-/** The fleet with every configured worker healthy: what floors and bursts are measured by. */
-function wholeFleet({ scheduler, workers }: WeirConfig, partitions: PartitionRules): FleetCapacity {
-  const healthy = workers.map(({ labels, models }) => ({
-    healthy: true,
-    labels,
-    models: new Set(models),
-  }));
-  return fleetCapacity(scheduler, partitions, healthy);
 }
 
 /** `capacity` is that of this moment, in which no worker has been checked yet. */

@@ -9,7 +9,7 @@ import type { PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
 import { perClass, RANKS, RANKS_DOWN, type ClassRank } from "../model/priority.js";
 import { after, type MonotonicMs } from "../model/time.js";
-import { sumOf, type PartitionView } from "./admission.js";
+import type { PartitionView } from "./admission.js";
 import { Lanes, newWaiter, type LaneWaiter } from "./lanes.js";
 import type { PartitionSettings } from "./partition-settings.js";
 import { Admitted, type Permit } from "./permit.js";
@@ -148,11 +148,6 @@ export class Partition<T> {
     return this.#rate.retryAfterS(ahead, this.settings.classes[rank].queueTimeoutMs / 1_000, now);
   }
 
-  /** Victims still unwinding. */
-  get unwinding(): number {
-    return this.#preemption.unwinding;
-  }
-
   view(now: MonotonicMs): PartitionView {
     return {
       name: this.name,
@@ -256,6 +251,3 @@ export class Partition<T> {
     return undefined;
   }
 }
-
-/** Slots in use of all classes. */
-export const inFlightOf = (view: PartitionView): number => sumOf(view.in_flight);

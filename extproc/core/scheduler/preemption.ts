@@ -30,11 +30,6 @@ export class Preemption<T> {
   /** Victims whose slot is still in use. */
   readonly #unwinding: Counts = [0, 0, 0, 0];
 
-  /** Victims still unwinding; for checks. */
-  get unwinding(): number {
-    return this.#unwinding.reduce((left, right) => left + right, 0);
-  }
-
   /**
    * Marks one victim, if one is needed and would help; call it again until it marks none.
    *

@@ -2,7 +2,7 @@
 // reservations that leave a class without a slot, and keys without effect. Capacities are those of a
 // fleet in which every configured worker is healthy, so a warning names a state that no recovery ends.
 
-import { fleetCapacity } from "../../core/capacity/partition-capacity.js";
+import { wholeFleet } from "../../core/capacity/partition-capacity.js";
 import { partitionOfWorker, partitionRules } from "../../core/identity/partition.js";
 import type { SchedulerConfig, WeirConfig, WorkerConfig } from "../../core/model/config.js";
 import type { PartitionName } from "../../core/model/ids.js";
@@ -55,12 +55,9 @@ function workerWarnings(
   ];
 }
 
-function slotWarnings({ scheduler, workers }: WeirConfig): string[] {
-  const fleet = fleetCapacity(
-    scheduler,
-    partitionRules(scheduler),
-    workers.map(({ labels, models }) => ({ healthy: true, labels, models: new Set(models) })),
-  );
+function slotWarnings(config: WeirConfig): string[] {
+  const { scheduler } = config;
+  const fleet = wholeFleet(config, partitionRules(scheduler));
   const settings = partitionSettings(scheduler, fleet.partitions, fleet.total);
   return settings.flatMap((partition) => {
     const capacity = fleet.partitions.get(partition.name) ?? 0;
