@@ -9,7 +9,7 @@ import { createRng, type Rng } from "../../extproc/core/model/rng.js";
 import { monotonicMs } from "../../extproc/core/model/time.js";
 import type { Permit } from "../../extproc/core/scheduler/permit.js";
 import { Scheduler } from "../../extproc/core/scheduler/scheduler.js";
-import { settings } from "../support/scheduler.js";
+import { ask, settings } from "../support/scheduler.js";
 
 /** Slots of each partition. */
 const SLOTS = 16;
@@ -31,6 +31,7 @@ class Load {
         settings({ name, capacity: SLOTS, queueSize: waiters + 1, queueTimeoutSecs: 1_000_000 }),
       ),
       new Map(this.#names.map((name) => [name, SLOTS])),
+      undefined,
       {
         onGranted: (_request, permit) => {
           this.#running.push(permit);
@@ -62,7 +63,7 @@ class Load {
     const rank = this.#rng.below(4) as ClassRank;
     this.#next = index + 1;
     if (name === undefined) throw new Error("no partition");
-    const admission = this.scheduler.admit(name, index, rank, monotonicMs(this.#now));
+    const admission = this.scheduler.admit(ask(index, rank, name), monotonicMs(this.#now));
     if (admission.kind === "granted") this.#running.push(admission.permit);
   }
 }

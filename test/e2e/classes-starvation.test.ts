@@ -29,6 +29,7 @@ describe("a starved class through Envoy", () => {
       workers: 1,
       mock: { slots: 64 },
       config: {
+        fair_share: { max_queued_requests_per_tenant: 200 },
         scheduler: {
           max_concurrent_requests: 1,
           queue_size: 200,

@@ -41,6 +41,8 @@ describe("1,500 requests held at once", () => {
       mock: { slots: HELD },
       config: {
         scheduler: { queue_size: 2_000, queue_timeout_secs: 120 },
+        // All of them come from one address, which makes them one tenant.
+        fair_share: { max_queued_requests_per_tenant: 2_000 },
         // Clients, worker and Weir share one thread here, so that one message can wait for the
         // work of all three; how fast a machine does that is no matter of this test.
         envoy: { message_timeout: "10s" },

@@ -119,6 +119,8 @@ export function fleetConfig(plan: FleetPlan): ConfigSketch {
     })),
     models: {},
     trust: { admission_partition: true },
+    // The naive book knows the order of arrival only.
+    fair_share: { enabled: false },
     scheduler: {
       max_concurrent_requests: plan.maximum,
       queue_size: 100,

@@ -21,49 +21,13 @@ import { PromotionWindow } from "../../extproc/core/scheduler/promotions.js";
 import { Scheduler } from "../../extproc/core/scheduler/scheduler.js";
 import { SlotPool } from "../../extproc/core/scheduler/slot-pool.js";
 import { WorkerRuntime } from "../../extproc/core/workers/worker.js";
+import { everyNth, replace, replaceGetter } from "./replace.js";
 
 export interface Sabotage {
   readonly title: string;
   /** Breaks it; returns how to mend it. */
   readonly apply: () => () => void;
   readonly violation: RegExp;
-}
-
-/** Replaces a method until the returned function is called. */
-function replace<T extends object, K extends keyof T>(
-  target: T,
-  name: K,
-  make: (original: T[K]) => T[K],
-): () => void {
-  const original = target[name];
-  target[name] = make(original);
-  return () => {
-    target[name] = original;
-  };
-}
-
-/** Replaces a getter until the returned function is called. */
-function replaceGetter<T extends object, K extends keyof T & string>(
-  target: T,
-  name: K,
-  make: (original: (this: T) => T[K]) => (this: T) => T[K],
-): () => void {
-  const property = Object.getOwnPropertyDescriptor(target, name);
-  if (property?.get === undefined) throw new Error(`no getter ${name}`);
-  const original = Reflect.get(property, "get") as (this: T) => T[K];
-  Object.defineProperty(target, name, { ...property, get: make(original) });
-  return () => {
-    Object.defineProperty(target, name, property);
-  };
-}
-
-/** True once in `period` calls. */
-function everyNth(period: number): () => boolean {
-  let calls = 0;
-  return () => {
-    calls += 1;
-    return calls % period === 0;
-  };
 }
 
 /** The handle of a waiter as the linked queue keeps it. */
@@ -85,8 +49,8 @@ const OF_QUEUE_AND_SLOTS: readonly Sabotage[] = [
         Partition.prototype,
         "tryAdmit",
         (original) =>
-          function leaking(this: Partition<unknown>, request, rank, now) {
-            const permit = original.call(this, request, rank, now);
+          function leaking(this: Partition<unknown>, ask, now) {
+            const permit = original.call(this, ask, now);
             return permit !== undefined && leaks() ? keep(permit) : permit;
           },
       );
@@ -204,7 +168,7 @@ const OF_QUEUE_AND_SLOTS: readonly Sabotage[] = [
   {
     title: "a queue that is too long",
     violation: /has no place/,
-    apply: () => replaceGetter(Partition.prototype, "overBudget", () => () => false),
+    apply: () => replace(Partition.prototype, "limitCrossedBy", () => () => undefined),
   },
 ];
 

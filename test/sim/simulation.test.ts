@@ -3,6 +3,7 @@
 
 import { expect } from "chai";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
+import { chosenSeed } from "./chosen-seed.js";
 import { FLEETS } from "./fleet.js";
 import { SABOTAGES } from "./sabotage.js";
 import { World, type RunResult } from "./world.js";
@@ -12,17 +13,6 @@ const MINUTE_MS = 60_000;
 const LENGTH_MINUTES = process.env["CI"] === undefined ? 120 : 30;
 const CANARY_MINUTES = 30;
 const [CANARY_FLEET] = FLEETS;
-
-/** SIM_SEED, or a new seed for each run, so that the runs of many days see more than one. */
-function chosenSeed(): number {
-  const text = process.env["SIM_SEED"];
-  if (text === undefined) return Math.floor(Date.now() / 1_000) % 2 ** 32;
-  const seed = Number(text);
-  if (!Number.isInteger(seed) || seed < 0 || seed >= 2 ** 32) {
-    throw new Error(`SIM_SEED must be a whole number from 0 to 4294967295, got "${text}"`);
-  }
-  return seed;
-}
 
 /** What a run met, for its log. */
 function summary({ requests, events, outcomes, rejections, stats }: RunResult): string {

@@ -2,15 +2,22 @@
 
 import type { ClassConfig } from "../../extproc/core/model/config.js";
 import { GLOBAL_PARTITION } from "../../extproc/core/model/config.js";
-import type { PartitionName } from "../../extproc/core/model/ids.js";
+import { modelId, tenantKey, type PartitionName } from "../../extproc/core/model/ids.js";
 import {
   perClass,
   rankOf,
+  type ClassRank,
   type PerClass,
   type PriorityClass,
 } from "../../extproc/core/model/priority.js";
 import { monotonicMs, type MonotonicMs } from "../../extproc/core/model/time.js";
-import type { Admission, PartitionView, Waiter } from "../../extproc/core/scheduler/admission.js";
+import type {
+  Admission,
+  AdmissionAsk,
+  PartitionView,
+  Waiter,
+} from "../../extproc/core/scheduler/admission.js";
+import type { FairQueueing } from "../../extproc/core/scheduler/lanes.js";
 import type { PartitionSettings } from "../../extproc/core/scheduler/partition-settings.js";
 import type { Permit } from "../../extproc/core/scheduler/permit.js";
 import { Scheduler } from "../../extproc/core/scheduler/scheduler.js";
@@ -51,6 +58,8 @@ export interface PartitionSketch {
   /** Classes that may preempt; none when absent. */
   readonly canPreempt?: readonly PriorityClass[];
   readonly starvationMaxShare?: number;
+  /** Of the first partition, for all of them; first come, first served when absent. */
+  readonly fair?: FairQueueing;
 }
 
 const NEVER_STARVED_SECS = 1_000_000;
@@ -78,6 +87,32 @@ export function settings(sketch: PartitionSketch): PartitionSettings {
   };
 }
 
+/** Tenant of whoever names none. */
+export const SOMEBODY = tenantKey("header:somebody");
+
+export interface ShareSketch {
+  readonly tenant?: string;
+  readonly model?: string;
+  readonly estimateTokens?: number;
+}
+
+/** A request that asks for a slot. */
+export function ask<T>(
+  request: T,
+  rank: ClassRank,
+  partition = GLOBAL_PARTITION,
+  share: ShareSketch = {},
+): AdmissionAsk<T> {
+  return {
+    request,
+    partition,
+    rank,
+    tenant: share.tenant === undefined ? SOMEBODY : tenantKey(share.tenant),
+    model: share.model === undefined ? undefined : modelId(share.model),
+    estimateTokens: share.estimateTokens ?? 10,
+  };
+}
+
 export class SchedulerBench {
   readonly scheduler: Scheduler<string>;
   readonly granted: string[] = [];
@@ -90,10 +125,12 @@ export class SchedulerBench {
   now: MonotonicMs = monotonicMs(0);
 
   constructor(...sketches: readonly [PartitionSketch, ...PartitionSketch[]]) {
+    const { fair } = sketches[0];
     this.#first = sketches[0].name ?? GLOBAL_PARTITION;
     this.scheduler = new Scheduler<string>(
       sketches.map(settings),
       new Map(sketches.map(({ name, capacity }) => [name ?? GLOBAL_PARTITION, capacity])),
+      fair,
       {
         onGranted: (request, permit) => {
           this.granted.push(request);
@@ -118,8 +155,9 @@ export class SchedulerBench {
     request: string,
     name: PriorityClass = "default",
     partition = this.#first,
+    share: ShareSketch = {},
   ): Admission<string>["kind"] {
-    const admission = this.ask(request, name, partition);
+    const admission = this.ask(request, name, partition, share);
     return admission.kind;
   }
 
@@ -127,13 +165,20 @@ export class SchedulerBench {
     request: string,
     name: PriorityClass = "default",
     partition = this.#first,
+    share: ShareSketch = {},
   ): Admission<string> {
-    const admission = this.scheduler.admit(partition, request, rankOf(name), this.now);
+    const admission = this.scheduler.admit(ask(request, rankOf(name), partition, share), this.now);
     if (admission.kind === "granted") this.permits.set(request, admission.permit);
     if (admission.kind === "queued") this.waiters.set(request, admission.waiter);
     // The desk takes a turn after each request, which is when victims are looked for.
     if (admission.kind === "queued") this.scheduler.dispatch(this.now);
     return admission;
+  }
+
+  /** Ends a running request that cost so many output tokens. */
+  settle(request: string, tokens: number): void {
+    this.permits.get(request)?.settle({ tokens, clockTokens: Math.max(1, tokens) });
+    this.release(request);
   }
 
   release(request: string): void {

@@ -4,7 +4,7 @@
 // fault an operator must see. A constraint on workers that cannot be read must not be dropped
 // silently: the request would go exactly where its sender said it must not.
 
-import type { EnvoyConfig, SchedulerConfig, WeirConfig } from "../model/config.js";
+import type { EnvoyConfig, FairShareConfig, SchedulerConfig, WeirConfig } from "../model/config.js";
 import type { HeaderSource } from "../model/headers.js";
 import type { TenantKey } from "../model/ids.js";
 import { controlRule, type Control, type ControlRule } from "./control-headers.js";
@@ -13,6 +13,7 @@ import type { Evidence } from "./evidence.js";
 import { resolvePriority, type Priority, type PriorityRules } from "./priority.js";
 import { resolveTenant, type TenantRules, type TenantSource } from "./tenant.js";
 import {
+  readLine,
   readTrusted,
   readTrustedList,
   type HeaderReading,
@@ -25,11 +26,19 @@ export interface IdentityRules {
   readonly tenant: TenantRules;
   readonly estimate: EstimateRules;
   readonly requestModel: ControlRule;
+  /** A model named by a trusted proxy chooses a profile; without profiles nobody needs to name one. */
+  readonly profilesConfigured: boolean;
   readonly partition: ControlRule;
   readonly targetWorkerUrl: ControlRule;
   readonly excludedWorkerUrls: ControlRule;
   readonly priority: PriorityRules;
 }
+
+/**
+ * `untrusted_request_model`: the header was sent by somebody who is not trusted with it.
+ * `missing_request_model`: a trusted proxy sent none that can be read.
+ */
+export type RequestModelFallback = "untrusted_request_model" | "missing_request_model";
 
 export interface Caller {
   readonly tenant: TenantKey;
@@ -37,6 +46,8 @@ export interface Caller {
   readonly priority: Priority;
   /** Model named by a trusted proxy, not yet canonical; it chooses a profile, never the route. */
   readonly requestModel: HeaderReading;
+  /** Why the header chooses no profile; undefined also while no profiles are configured. */
+  readonly requestModelFallback: RequestModelFallback | undefined;
   readonly estimate: Estimate;
   /** Partition named by a trusted proxy; it may be unknown. */
   readonly partitionHint: string | undefined;
@@ -51,7 +62,8 @@ export interface Caller {
 const NONE: readonly string[] = [];
 
 /** The parts of the configuration that say who is who. */
-export interface IdentityConfig extends Pick<WeirConfig, "trust" | "headers" | "fair_share"> {
+export interface IdentityConfig extends Pick<WeirConfig, "trust" | "headers"> {
+  readonly fair_share: Pick<FairShareConfig, "default_output_tokens" | "model_profiles">;
   readonly envoy: Pick<EnvoyConfig, "identity_metadata">;
   readonly scheduler: Pick<SchedulerConfig, "tenant_policies" | "default_max_class">;
 }
@@ -73,6 +85,7 @@ export function identityRules(config: IdentityConfig): IdentityRules {
       defaultTokens: fair_share.default_output_tokens,
     },
     requestModel: rule("request_model"),
+    profilesConfigured: fair_share.model_profiles.size > 0,
     partition: rule("admission_partition"),
     targetWorkerUrl: rule("target_worker_url"),
     excludedWorkerUrls: rule("excluded_worker_urls"),
@@ -106,6 +119,7 @@ export function resolveCaller(
     source,
     priority: resolvePriority(rules.priority, headers, tenant),
     requestModel,
+    requestModelFallback: requestModelFallback(rules, requestModel, headers, peerIsProxy),
     estimate,
     partitionHint: valueOf(partition),
     targetWorkerUrl: target.kind === "value" ? workerUrl(target.value) : undefined,
@@ -113,6 +127,19 @@ export function resolveCaller(
     workerConstraintRefused: target.kind === "refused" || excluded.kind === "refused",
     refused,
   };
+}
+
+function requestModelFallback(
+  { requestModel: rule, profilesConfigured }: IdentityRules,
+  reading: HeaderReading,
+  headers: HeaderSource,
+  peerIsProxy: boolean,
+): RequestModelFallback | undefined {
+  if (!profilesConfigured || reading.kind === "value") return undefined;
+  if (rule.trusted && peerIsProxy) return "missing_request_model";
+  // Absent and untrusted is the ordinary case and counts nothing.
+  const sent = readLine(headers, rule.names).kind !== "absent";
+  return sent ? "untrusted_request_model" : undefined;
 }
 
 /** A worker's url as the registry spells it: an exclusion must not fail over a slash or a capital. */

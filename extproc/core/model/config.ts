@@ -145,9 +145,27 @@ export interface SchedulerConfig {
   readonly default_admission_partition: PartitionName;
 }
 
+/** Shares among the requests for one model: named tenants, and all others in one bucket. */
+export interface ModelProfileConfig {
+  readonly tenant_weights: ReadonlyMap<TenantKey, number>;
+  /** Weight of the bucket of all tenants without a weight in this profile. */
+  readonly other_weight: number;
+}
+
 export interface FairShareConfig {
+  /** False: waiters of a class are served in the order of arrival. */
+  readonly enabled: boolean;
+  /** Weight of a tenant without one of its own; 0.001..10000, like every weight. */
+  readonly default_weight: number;
   /** Provisional charge of a request without a trusted estimate, in output tokens. */
   readonly default_output_tokens: number;
+  readonly tenant_weights: ReadonlyMap<TenantKey, number>;
+  /** By canonical model id; a request for any other model is shared by the flat weights. */
+  readonly model_profiles: ReadonlyMap<ModelId, ModelProfileConfig>;
+  /** Waiters of one tenant in one partition, in all classes together. */
+  readonly max_queued_requests_per_tenant: number;
+  /** Tenants with an account of their own; later ones share one. */
+  readonly max_tracked_tenants: number;
 }
 
 export interface SettlementConfig {
@@ -196,6 +214,15 @@ export interface WeirConfig {
   readonly breaker: BreakerConfig;
   readonly limits: LimitsConfig;
 }
+
+/**
+ * Bounds of every fair-share weight. The fair clock adds tokens / weight to doubles: one token is a
+ * step of 0.0001 to 1000. The clock counts up to 2^30 before it begins at 0 again, where a double still
+ * tells steps of 2.4e-7: the smallest step is at most 0.12 % off. With weights further apart the tokens of
+ * a heavy tenant would be rounded away, and its requests would cost it nothing.
+ */
+export const WEIGHT_MIN = 0.001;
+export const WEIGHT_MAX = 10_000;
 
 /** The partition of a scheduler without `admission_partitions`. */
 export const GLOBAL_PARTITION = "global" as PartitionName;

@@ -32,6 +32,12 @@ export type Planned =
   | { readonly ok: true; readonly plan: AdmissionPlan }
   | { readonly ok: false; readonly rejection: Rejection };
 
+/** The model a proxy vouched for; it chooses the shares that apply, never the route. */
+export function accountingModel(rules: AdmissionRules, caller: Caller): ModelId | undefined {
+  const { requestModel } = caller;
+  return requestModel.kind === "value" ? rules.names.canonical(requestModel.value) : undefined;
+}
+
 /** Plans one inference request from its whole body. */
 export function planAdmission(
   rules: AdmissionRules,

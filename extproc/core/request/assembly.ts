@@ -3,6 +3,7 @@
 // tests build it the same way.
 
 import { fleetCapacity, wholeFleet, type FleetCapacity } from "../capacity/partition-capacity.js";
+import { Ledger } from "../fairshare/ledger.js";
 import { identityRules } from "../identity/caller.js";
 import { ModelNames } from "../identity/model-names.js";
 import { partitionOfWorker, partitionRules, type PartitionRules } from "../identity/partition.js";
@@ -33,6 +34,8 @@ export interface Core {
   readonly workers: WorkerRegistry;
   /** The slots of the fleet and of each partition now. */
   readonly capacity: () => FleetCapacity;
+  /** Accounts of the tenants; undefined without fair sharing. */
+  readonly ledger: Ledger | undefined;
 }
 
 /** Builds the core. Its workers are registered and count as unchecked. */
@@ -40,6 +43,10 @@ export function assembleCore(options: CoreOptions): Core {
   const { config, now } = options;
   const partitions = partitionRules(config.scheduler);
   const fleet = wholeFleet(config, partitions);
+  const ledger =
+    config.scheduler.enabled && config.fair_share.enabled
+      ? new Ledger(config.fair_share, now())
+      : undefined;
   const capacity = (): FleetCapacity => fleetCapacity(config.scheduler, partitions, workers.all());
   const workers = new WorkerRegistry({
     health: config.health,
@@ -52,7 +59,9 @@ export function assembleCore(options: CoreOptions): Core {
     {
       identity: identityRules(config),
       rules: admissionRules(config, partitions, workers, options.seed),
-      createAdmission: (listener, at) => createAdmission(config, fleet, capacity(), listener, at),
+      createAdmission: (listener, at) =>
+        createAdmission(config, ledger, fleet, capacity(), listener, at),
+      ledger,
       rateCheck: createRateCheck(config, fleet, now()),
       holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
@@ -64,12 +73,13 @@ export function assembleCore(options: CoreOptions): Core {
     now(),
   );
   for (const worker of config.workers) workers.put(worker);
-  return { desk, workers, capacity };
+  return { desk, workers, capacity, ledger };
 }
 
 /** `capacity` is that of this moment, in which no worker has been checked yet. */
 function createAdmission(
-  { scheduler }: WeirConfig,
+  { scheduler, fair_share }: WeirConfig,
+  ledger: Ledger | undefined,
   fleet: FleetCapacity,
   capacity: FleetCapacity,
   listener: AdmissionListener<RequestLife>,
@@ -88,7 +98,9 @@ function createAdmission(
     );
   }
   const settings = partitionSettings(scheduler, fleet.partitions, fleet.total);
-  return new Scheduler(settings, capacity.partitions, listener, now);
+  const maxQueuedPerTenant = fair_share.max_queued_requests_per_tenant;
+  const fair = ledger === undefined ? undefined : { ledger, maxQueuedPerTenant };
+  return new Scheduler(settings, capacity.partitions, fair, listener, now);
 }
 
 /** With the scheduler on, a rate above 0 is a check of its own; the limiter has it inside. */

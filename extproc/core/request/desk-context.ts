@@ -1,6 +1,7 @@
 // What a request needs of the desk it lives at. An interface of its own, open in the type of the
 // request, so that desk and request do not import each other.
 
+import type { Ledger } from "../fairshare/ledger.js";
 import type { ClassRank } from "../model/priority.js";
 import type { AdmissionControl } from "../scheduler/admission.js";
 import type { RateCheck } from "../scheduler/rate-check.js";
@@ -22,6 +23,8 @@ export interface RequestObserver {
 export interface DeskContext<Request> {
   readonly rules: AdmissionRules;
   readonly admission: AdmissionControl<Request>;
+  /** Accounts of the tenants; undefined without fair sharing. */
+  readonly ledger: Ledger | undefined;
   /** Requests per second in front of admission; undefined = unbounded. */
   readonly rateCheck: RateCheck | undefined;
   readonly observer: RequestObserver;

@@ -4,7 +4,8 @@
 
 import { resolveCaller, type IdentityRules } from "../identity/caller.js";
 import { classifyPath } from "../identity/paths.js";
-import { reject } from "../model/rejection.js";
+import type { Rejection } from "../model/rejection.js";
+import type { Ledger } from "../fairshare/ledger.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { ClassRank } from "../model/priority.js";
 import type { AdmissionControl, AdmissionListener, PartitionView } from "../scheduler/admission.js";
@@ -13,6 +14,7 @@ import type { PartitionName } from "../model/ids.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import type { DeskContext, RequestObserver } from "./desk-context.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
+import { draining, queueTimeout } from "./refusals.js";
 import { RequestLife } from "./request-life.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import type { Verdict, VerdictListener } from "./verdict.js";
@@ -25,6 +27,8 @@ export interface DeskOptions {
     listener: AdmissionListener<RequestLife>,
     now: MonotonicMs,
   ) => AdmissionControl<RequestLife>;
+  /** Accounts of the tenants; undefined without fair sharing. */
+  readonly ledger: Ledger | undefined;
   readonly rateCheck: RateCheck | undefined;
   readonly holdBudgetMs: (rank: ClassRank) => number;
   readonly messageTimeoutMs: number;
@@ -72,6 +76,7 @@ export class RequestDesk {
     this.#context = {
       rules: options.rules,
       admission: this.#admission,
+      ledger: options.ledger,
       rateCheck: options.rateCheck,
       observer: options.observer,
       draining: false,
@@ -183,12 +188,9 @@ export class RequestDesk {
     return this.#admission.view(now);
   }
 
-  #timeoutRejection(retryAfterS: number): ReturnType<typeof reject> {
-    if (this.#context.draining) return reject("draining", "the server is shutting down");
-    return reject("scheduler_queue_timeout", "no slot became free within the queue timeout", {
-      status: this.#options.queueTimeoutStatus,
-      retryAfterS,
-    });
+  #timeoutRejection(retryAfterS: number): Rejection {
+    if (this.#context.draining) return draining();
+    return queueTimeout(this.#options.queueTimeoutStatus, retryAfterS);
   }
 
   #ended(request: RequestLife, record: SettlementRecord): void {

@@ -11,21 +11,27 @@
 import type { Caller } from "../identity/caller.js";
 import type { PathDecision } from "../identity/paths.js";
 import { producesOutputTokens } from "../identity/paths.js";
-import type { ModelId } from "../model/ids.js";
 import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
 import { className, type ClassRank } from "../model/priority.js";
-import type { Waiter } from "../scheduler/admission.js";
+import type { AdmissionAsk, QueueLimit, Waiter } from "../scheduler/admission.js";
 import type { Permit } from "../scheduler/permit.js";
 import { selectAnyWorker, selectWorker, type Selection } from "../selection/select-worker.js";
 import { workerVerdict, type ResponseAttributes } from "../settlement/answer-origin.js";
 import type { BreakerTicket } from "../workers/breaker.js";
-import type { Disposer, Worker } from "../workers/worker.js";
+import type { Worker } from "../workers/worker.js";
 import { Answer, type SettledAnswer } from "./answer.js";
-import { planAdmission, refusedByHead, type AdmissionPlan } from "./admission-plan.js";
+import {
+  accountingModel,
+  planAdmission,
+  refusedByHead,
+  type AdmissionPlan,
+} from "./admission-plan.js";
 import type { DeskContext } from "./desk-context.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
+import { Holdings } from "./holdings.js";
+import { draining, queueFull } from "./refusals.js";
 import { settlementRecord, type Ending } from "./settle.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import type { Verdict, VerdictListener } from "./verdict.js";
@@ -42,8 +48,7 @@ export class RequestLife {
   readonly #caller: Caller;
   readonly #onVerdict: VerdictListener;
   readonly #startedAt: MonotonicMs;
-  /** What the request holds, in the order in which it is given back. */
-  readonly #disposers: Disposer[] = [];
+  readonly #holdings = new Holdings();
   #phase: Phase = "reading";
   #plan: AdmissionPlan | undefined;
   #waiter: Waiter<RequestLife> | undefined;
@@ -110,8 +115,7 @@ export class RequestLife {
     this.#plan = planned.plan;
     const limited = this.#rateLimited(now);
     if (limited !== undefined) return this.#refuse(limited, now);
-    const rank = this.#rank;
-    const admission = this.#desk.admission.admit(planned.plan.partition, this, rank, now);
+    const admission = this.#desk.admission.admit(this.#ask(planned.plan), now);
     switch (admission.kind) {
       case "granted":
         return this.#dispatch(admission.permit, now);
@@ -119,13 +123,12 @@ export class RequestLife {
         this.#phase = "held";
         this.#waiter = admission.waiter;
         this.#heldAt = now;
-        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs(rank) };
+        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs(this.#rank) };
       case "queue_full":
         return this.#refuse(
-          reject("scheduler_queue_full", "the queue of the partition is full", {
-            retryAfterS: admission.retryAfterS,
-          }),
+          queueFull(admission.limit, admission.retryAfterS),
           now,
+          admission.limit,
         );
       default:
         return assertNever(admission, "admission");
@@ -226,6 +229,17 @@ export class RequestLife {
     return this.#caller.priority.effective;
   }
 
+  #ask({ partition }: AdmissionPlan): AdmissionAsk<RequestLife> {
+    return {
+      request: this,
+      partition,
+      rank: this.#rank,
+      tenant: this.#caller.tenant,
+      model: accountingModel(this.#desk.rules, this.#caller),
+      estimateTokens: this.#caller.estimate.tokens,
+    };
+  }
+
   #rateLimited(now: MonotonicMs): Rejection | undefined {
     const verdict = this.#desk.rateCheck?.take(now);
     if (verdict === undefined) return undefined;
@@ -241,7 +255,7 @@ export class RequestLife {
 
   #dispatch(permit: Permit, now: MonotonicMs): Verdict {
     this.#permit = permit;
-    this.#disposers.push(permit.release);
+    this.#holdings.addLast(permit.release);
     const plan = this.#plan;
     invariant(plan !== undefined, "a permit follows a plan");
     const selection = selectWorker(
@@ -263,7 +277,7 @@ export class RequestLife {
     this.#worker = worker;
     this.#phase = "dispatched";
     // The load goes back before the slot: whoever gets the slot next sees the worker without it.
-    this.#disposers.unshift(worker.runtime.holdLoad());
+    this.#holdings.addFirst(worker.runtime.holdLoad());
     this.#ticket = worker.runtime.breaker.begin(now);
     if (this.#permit !== undefined) this.#desk.observer.admitted();
     return {
@@ -287,8 +301,8 @@ export class RequestLife {
     this.#worker.runtime.breaker.record(ticket, verdict, now);
   }
 
-  #refuse(rejection: Rejection, now: MonotonicMs): Verdict {
-    this.#finish({ complete: false, rejection }, now);
+  #refuse(rejection: Rejection, now: MonotonicMs, queueLimit?: QueueLimit): Verdict {
+    this.#finish({ complete: false, rejection, queueLimit }, now);
     return { kind: "refuse", rejection };
   }
 
@@ -302,25 +316,25 @@ export class RequestLife {
       this.#worker.runtime.breaker.record(this.#ticket, "neutral", now);
       this.#ticket = undefined;
     }
-    this.#giveBack();
-    const settled = this.#answer.settle({
-      dispatched,
-      complete: ending.complete,
-      producesOutput: this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint),
-      estimateTokens: this.#caller.estimate.tokens,
-      takenAway: this.#preemptedBy !== undefined,
-    });
+    const settled = this.#settle(dispatched, ending.complete);
     this.#desk.ended(this, this.#record(ending, settled, now));
   }
 
-  /** Gives back whatever the request holds; a fault in one step does not keep the rest. */
-  #giveBack(): void {
-    const next = this.#disposers.shift();
-    if (next === undefined) return;
+  /** Works out the charge and gives everything back, the slot also when the charge fails. */
+  #settle(dispatched: boolean, complete: boolean): SettledAnswer {
     try {
-      next();
+      const settled = this.#answer.settle({
+        dispatched,
+        complete,
+        producesOutput:
+          this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint),
+        estimateTokens: this.#caller.estimate.tokens,
+        takenAway: this.#preemptedBy !== undefined,
+      });
+      this.#permit?.settle(settled.charge);
+      return settled;
     } finally {
-      this.#giveBack();
+      this.#holdings.giveBack();
     }
   }
 
@@ -330,11 +344,12 @@ export class RequestLife {
         head: this.#head,
         path: this.#path,
         caller: this.#caller,
-        accountingModel: this.#accountingModel(),
+        accountingModel: accountingModel(this.#desk.rules, this.#caller),
         plan: this.#plan,
         permit: this.#permit,
         worker: this.#worker,
         preemptedBy: this.#preemptedBy,
+        ledger: this.#desk.ledger,
         answer: this.#answer,
         startedAt: this.#startedAt,
         heldAt: this.#heldAt,
@@ -344,14 +359,4 @@ export class RequestLife {
       now,
     );
   }
-
-  #accountingModel(): ModelId | undefined {
-    const { requestModel } = this.#caller;
-    if (requestModel.kind !== "value") return undefined;
-    return this.#desk.rules.names.canonical(requestModel.value);
-  }
-}
-
-function draining(): Rejection {
-  return reject("draining", "the server is shutting down");
 }

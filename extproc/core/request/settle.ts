@@ -2,10 +2,13 @@
 
 import type { Caller } from "../identity/caller.js";
 import type { PathDecision } from "../identity/paths.js";
+import type { Ledger } from "../fairshare/ledger.js";
+import type { Standing } from "../fairshare/ticket.js";
 import type { ModelId } from "../model/ids.js";
 import { className, type ClassRank } from "../model/priority.js";
 import type { Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
+import type { QueueLimit } from "../scheduler/admission.js";
 import type { Permit } from "../scheduler/permit.js";
 import { requestOutcome } from "../settlement/outcome.js";
 import type { Worker } from "../workers/worker.js";
@@ -19,6 +22,8 @@ export interface Ending {
   /** The end of the worker's answer was seen. */
   readonly complete: boolean;
   readonly rejection?: Rejection;
+  /** The limit of the queue that it met. */
+  readonly queueLimit?: QueueLimit | undefined;
   /** The hold was cut by one of Envoy's timeouts. */
   readonly cutHold?: boolean;
 }
@@ -33,6 +38,7 @@ export interface EndedRequest {
   readonly permit: Permit | undefined;
   readonly worker: Worker | undefined;
   readonly preemptedBy: ClassRank | undefined;
+  readonly ledger: Ledger | undefined;
   readonly answer: Answer;
   readonly startedAt: MonotonicMs;
   readonly heldAt: MonotonicMs | undefined;
@@ -78,6 +84,9 @@ export function settlementRecord(
     waited: heldAt !== undefined,
     queuedMs: permit?.queuedMs ?? (heldAt === undefined ? 0 : now - heldAt),
     promoted: permit?.promoted ?? false,
+    queueLimit: ending.queueLimit,
+    share: standingOf(request),
+    requestModelFallback: caller.requestModelFallback,
     preemptedBy: preempted ? className(preemptedBy) : undefined,
     timeToFirstByteMs: firstByteAt === undefined ? undefined : firstByteAt - request.startedAt,
     durationMs: now - request.startedAt,
@@ -88,6 +97,13 @@ export function settlementRecord(
     cachedTokens: settled.reading?.cachedTokens,
     cutHold: ending.cutHold ?? false,
   };
+}
+
+/** The shares that applied to a request that waited or ran. */
+function standingOf(request: EndedRequest): Standing | undefined {
+  const { permit, heldAt, ledger, caller, accountingModel } = request;
+  if (permit === undefined && heldAt === undefined) return undefined;
+  return ledger?.standing(caller.tenant, accountingModel);
 }
 
 /** What the client of a victim was answered. */

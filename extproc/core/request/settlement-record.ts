@@ -3,9 +3,12 @@
 
 import type { Endpoint } from "../identity/paths.js";
 import type { PriorityClass } from "../model/priority.js";
+import type { RequestModelFallback } from "../identity/caller.js";
 import type { TenantSource } from "../identity/tenant.js";
 import type { RefusedValue } from "../identity/trusted-header.js";
 import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
+import type { Standing } from "../fairshare/ticket.js";
+import type { QueueLimit } from "../scheduler/admission.js";
 import type { RejectionCode } from "../model/rejection.js";
 import type { Charge } from "../settlement/charge.js";
 import type { RequestOutcome } from "../settlement/outcome.js";
@@ -45,6 +48,12 @@ export interface SettlementRecord {
   readonly queuedMs: number;
   /** It got its slot because its lane was starved. */
   readonly promoted: boolean;
+  /** The limit of the queue that a refused request met. */
+  readonly queueLimit: QueueLimit | undefined;
+  /** The shares that applied; undefined without fair sharing, or when it never asked for a slot. */
+  readonly share: Standing | undefined;
+  /** Why the flat weights stood in for a model's profile. */
+  readonly requestModelFallback: RequestModelFallback | undefined;
   /** It ran at a worker and had to give way to a request of this class. */
   readonly preemptedBy: PriorityClass | undefined;
   /** From the arrival of the request to the first non-empty chunk of the answer. */

@@ -1,16 +1,26 @@
 // What the life of a request needs of whoever admits it, and what it is told later. The priority
 // scheduler and the plain limiter both stand behind this.
 
-import type { PartitionName } from "../model/ids.js";
+import type { Choice } from "../fairshare/contest.js";
+import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
 import type { ClassRank, PerClass } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { Permit } from "./permit.js";
 
-/** The handle of a queued request. */
-export interface Waiter<T> {
+/** A request that asks for a slot. */
+export interface AdmissionAsk<T> {
   readonly request: T;
   readonly partition: PartitionName;
   readonly rank: ClassRank;
+  readonly tenant: TenantKey;
+  /** The model a proxy vouched for; it chooses the shares that apply. */
+  readonly model: ModelId | undefined;
+  /** Output tokens booked on the tenant while the request runs. */
+  readonly estimateTokens: number;
+}
+
+/** The handle of a queued request. */
+export interface Waiter<T> extends AdmissionAsk<T> {
   readonly enqueuedAt: MonotonicMs;
   readonly deadline: MonotonicMs;
 }
@@ -18,7 +28,14 @@ export interface Waiter<T> {
 export type Admission<T> =
   | { readonly kind: "granted"; readonly permit: Permit }
   | { readonly kind: "queued"; readonly waiter: Waiter<T> }
-  | { readonly kind: "queue_full"; readonly retryAfterS: number };
+  | {
+      readonly kind: "queue_full";
+      readonly limit: QueueLimit;
+      readonly retryAfterS: number;
+    };
+
+/** Which limit a request met: the tenant's own in the partition, or that of the whole queue. */
+export type QueueLimit = "tenant_limit" | "global_limit";
 
 export interface AdmissionListener<T> {
   /** A waiter got its slot. */
@@ -42,11 +59,13 @@ export interface PartitionView {
   readonly reserved: PerClass<number>;
   readonly queue_share: PerClass<number>;
   readonly retry_after_secs: PerClass<number>;
+  /** Whom each lane serves next, and why; empty lists without waiters or without fair sharing. */
+  readonly next: PerClass<readonly Choice[]>;
 }
 
 export interface AdmissionControl<T> {
   /** Asks for a slot. */
-  admit(partition: PartitionName, request: T, rank: ClassRank, now: MonotonicMs): Admission<T>;
+  admit(ask: AdmissionAsk<T>, now: MonotonicMs): Admission<T>;
   /** Takes a waiter out whose client left; false when it no longer waits. */
   cancel(waiter: Waiter<T>): boolean;
   /** Hands free slots to waiters; true when one turn's limit was reached and work may remain. */

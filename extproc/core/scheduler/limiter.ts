@@ -3,13 +3,13 @@
 // concurrency strictly. Who finds no token waits in one bounded queue, first in first out.
 
 import { GLOBAL_PARTITION } from "../model/config.js";
-import type { PartitionName } from "../model/ids.js";
 import { LinkedQueue } from "../model/linked-queue.js";
 import type { ClassRank, PerClass } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
 import {
   GRANTS_PER_TURN,
   type Admission,
+  type AdmissionAsk,
   type AdmissionControl,
   type AdmissionListener,
   type PartitionView,
@@ -51,15 +51,15 @@ export class Limiter<T> implements AdmissionControl<T> {
         : new TokenBucket(maxConcurrent, tokensPerSecond ?? maxConcurrent, now);
   }
 
-  admit(_partition: PartitionName, request: T, _rank: ClassRank, now: MonotonicMs): Admission<T> {
+  admit(ask: AdmissionAsk<T>, now: MonotonicMs): Admission<T> {
     if (this.#queue.size === 0 && this.#takeToken(now)) {
-      return { kind: "granted", permit: this.#permit(request, 0, now) };
+      return { kind: "granted", permit: this.#permit(ask.request, 0, now) };
     }
     if (this.#queue.size >= this.#options.queueSize) {
-      return { kind: "queue_full", retryAfterS: this.#retryAfterS(now) };
+      return { kind: "queue_full", limit: "global_limit", retryAfterS: this.#retryAfterS(now) };
     }
-    const facts = { request, partition: GLOBAL_PARTITION, rank: DEFAULT_RANK };
-    const waiter = newWaiter(facts, now, this.#options.queueTimeoutSecs * 1_000);
+    const plain = { ...ask, partition: GLOBAL_PARTITION, rank: DEFAULT_RANK };
+    const waiter = newWaiter(plain, now, this.#options.queueTimeoutSecs * 1_000);
     waiter.node = this.#queue.push(waiter);
     this.#listener.onWake(waiter.deadline);
     this.#wakeForToken(now);
@@ -118,6 +118,7 @@ export class Limiter<T> implements AdmissionControl<T> {
         reserved: only(0),
         queue_share: only(this.#options.queueSize),
         retry_after_secs: only(this.#retryAfterS(now)),
+        next: [[], [], [], []],
       },
     ];
   }
@@ -129,7 +130,7 @@ export class Limiter<T> implements AdmissionControl<T> {
   #permit(request: T, queuedMs: number, now: MonotonicMs): Permit {
     this.#inFlight += 1;
     const facts = { partition: GLOBAL_PARTITION, rank: DEFAULT_RANK, queuedMs, promoted: false };
-    return new Admitted<T>(request, facts, now, this.#open, () => {
+    return new Admitted<T>(request, facts, undefined, now, this.#open, () => {
       this.#inFlight -= 1;
       this.#bucket?.giveBack();
       this.#rate.released();

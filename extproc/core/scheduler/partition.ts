@@ -2,15 +2,16 @@
 // first a starved lane, ignoring reservations and within the bound of promotions; then the highest
 // class that has a waiter and may take a slot.
 //
-// Invariants: slots in use = permits not yet released; waiters <= queue size between calls; within a
-// lane nobody is passed. A shrink below what is in use takes nothing away.
+// Invariants: slots in use = permits not yet released; waiters <= queue size between calls; within the
+// requests of one tenant in a lane nobody is passed, and without fair sharing within the lane. A shrink below what is in use takes nothing away.
 
+import type { FairTicket } from "../fairshare/ticket.js";
 import type { PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
 import { perClass, RANKS, RANKS_DOWN, type ClassRank } from "../model/priority.js";
 import { after, type MonotonicMs } from "../model/time.js";
-import type { PartitionView } from "./admission.js";
-import { Lanes, newWaiter, type LaneWaiter } from "./lanes.js";
+import type { AdmissionAsk, PartitionView, QueueLimit } from "./admission.js";
+import { Lanes, newWaiter, type FairQueueing, type LaneWaiter } from "./lanes.js";
 import type { PartitionSettings } from "./partition-settings.js";
 import { Admitted, type Permit } from "./permit.js";
 import { Preemption, type Victim } from "./preemption.js";
@@ -35,11 +36,13 @@ export class Partition<T> {
   readonly #promotions: PromotionWindow;
   readonly #preemption = new Preemption<T>();
   readonly #rate: ReleaseRate;
+  readonly #fair: FairQueueing | undefined;
   readonly #onReleased: (partition: Partition<T>) => void;
 
   constructor(
     settings: PartitionSettings,
     capacity: number,
+    fair: FairQueueing | undefined,
     onReleased: (partition: Partition<T>) => void,
     now: MonotonicMs,
   ) {
@@ -47,6 +50,7 @@ export class Partition<T> {
     this.settings = settings;
     this.#promotions = new PromotionWindow(settings.starvationMaxShare);
     this.#rate = new ReleaseRate(now);
+    this.#fair = fair;
     this.#onReleased = onReleased;
     this.setCapacity(capacity);
   }
@@ -55,8 +59,11 @@ export class Partition<T> {
     return this.#lanes.size;
   }
 
-  get overBudget(): boolean {
-    return this.#lanes.size > this.settings.queueSize;
+  /** The limit that a waiter, already among the others, has crossed. */
+  limitCrossedBy({ tenant }: LaneWaiter<T>): QueueLimit | undefined {
+    const tenantMax = this.#fair?.maxQueuedPerTenant;
+    if (tenantMax !== undefined && this.#lanes.queuedOf(tenant) > tenantMax) return "tenant_limit";
+    return this.#lanes.size > this.settings.queueSize ? "global_limit" : undefined;
   }
 
   setCapacity(slots: number): void {
@@ -66,16 +73,17 @@ export class Partition<T> {
   }
 
   /** Takes a slot for a request that meets no waiter at all. */
-  tryAdmit(request: T, rank: ClassRank, now: MonotonicMs): Permit | undefined {
-    if (this.#lanes.size > 0 || !this.#slots.tryTake(rank)) return undefined;
+  tryAdmit(ask: AdmissionAsk<T>, now: MonotonicMs): Permit | undefined {
+    if (this.#lanes.size > 0 || !this.#slots.tryTake(ask.rank)) return undefined;
     this.#promotions.dispatched(undefined);
-    return this.#permit(request, rank, { queuedMs: 0, promoted: false, spared: false }, now);
+    const how = { queuedMs: 0, promoted: false, spared: false };
+    return this.#permit(ask, how, this.#enter(ask, now), now);
   }
 
-  /** Queues a request, also beyond the budget: the caller takes it out again if nothing serves it. */
-  enqueue(request: T, rank: ClassRank, now: MonotonicMs): LaneWaiter<T> {
-    const patienceMs = this.settings.classes[rank].queueTimeoutMs;
-    const waiter = newWaiter({ request, partition: this.name, rank }, now, patienceMs);
+  /** Queues a request, also beyond the limits: the caller takes it out again if nothing serves it. */
+  enqueue(ask: AdmissionAsk<T>, now: MonotonicMs): LaneWaiter<T> {
+    const patienceMs = this.settings.classes[ask.rank].queueTimeoutMs;
+    const waiter = newWaiter(ask, now, patienceMs, this.#enter(ask, now));
     this.#lanes.push(waiter);
     return waiter;
   }
@@ -103,7 +111,9 @@ export class Partition<T> {
 
   /** Takes a waiter out, wherever it stands; false when it no longer waits. */
   remove(waiter: LaneWaiter<T>): boolean {
-    return this.#lanes.remove(waiter);
+    const left = this.#lanes.remove(waiter);
+    if (left) waiter.share?.ticket.leave();
+    return left;
   }
 
   /** Takes out one waiter whose time is over; with `all`, any waiter. */
@@ -158,11 +168,12 @@ export class Partition<T> {
       reserved: this.#slots.reserved,
       queue_share: perClass((rank) => this.settings.classes[rank].queueShare),
       retry_after_secs: perClass((rank) => this.retryAfterS(rank, now)),
+      next: perClass((rank) => this.#lanes.explain(rank)),
     };
   }
 
   #promote(now: MonotonicMs): Grant<T> | undefined {
-    let chosen: LaneWaiter<T> | undefined;
+    let chosen: ClassRank | undefined;
     let chosenContested = false;
     for (const rank of RANKS) {
       const head = this.#lanes.head(rank);
@@ -171,25 +182,23 @@ export class Partition<T> {
       const contested = this.#contested(rank);
       if (contested && !this.#promotions.allowsContested) continue;
       const fewer =
-        chosen !== undefined &&
-        this.#promotions.countOf(rank) < this.#promotions.countOf(chosen.rank);
+        chosen !== undefined && this.#promotions.countOf(rank) < this.#promotions.countOf(chosen);
       if (chosen === undefined || fewer) {
-        chosen = head;
+        chosen = rank;
         chosenContested = contested;
       }
     }
     if (chosen === undefined) return undefined;
-    invariant(this.#slots.tryTakeIgnoringReservations(chosen.rank), "a step has a free slot");
-    this.#promotions.dispatched(chosenContested ? chosen.rank : undefined);
+    invariant(this.#slots.tryTakeIgnoringReservations(chosen), "a step has a free slot");
+    this.#promotions.dispatched(chosenContested ? chosen : undefined);
     return this.#serve(chosen, { promoted: true, spared: chosenContested }, now);
   }
 
   #serveHighest(now: MonotonicMs): Grant<T> | undefined {
     for (const rank of RANKS_DOWN) {
-      const head = this.#lanes.head(rank);
-      if (head === undefined || !this.#slots.tryTake(rank)) continue;
+      if (this.#lanes.depth(rank) === 0 || !this.#slots.tryTake(rank)) continue;
       this.#promotions.dispatched(undefined);
-      return this.#serve(head, { promoted: false, spared: false }, now);
+      return this.#serve(rank, { promoted: false, spared: false }, now);
     }
     return undefined;
   }
@@ -210,27 +219,35 @@ export class Partition<T> {
     });
   }
 
+  /** Serves a lane, which need not be its oldest waiter. */
   #serve(
-    waiter: LaneWaiter<T>,
+    rank: ClassRank,
     how: { readonly promoted: boolean; readonly spared: boolean },
     now: MonotonicMs,
   ): Grant<T> {
-    this.remove(waiter);
+    const waiter = this.#lanes.next(rank);
+    invariant(waiter !== undefined, "a lane that is served has a waiter");
+    this.#lanes.remove(waiter);
     const facts = { ...how, queuedMs: now - waiter.enqueuedAt };
-    return { waiter, permit: this.#permit(waiter.request, waiter.rank, facts, now) };
+    return { waiter, permit: this.#permit(waiter, facts, waiter.share?.ticket, now) };
+  }
+
+  #enter({ tenant, model }: AdmissionAsk<T>, now: MonotonicMs): FairTicket | undefined {
+    return this.#fair?.ledger.enter(tenant, model, now);
   }
 
   /** `spared`: it is no victim, since it passed a higher class to end the starving of its lane. */
   #permit(
-    request: T,
-    rank: ClassRank,
+    { request, rank, estimateTokens }: AdmissionAsk<T>,
     facts: { readonly queuedMs: number; readonly promoted: boolean; readonly spared: boolean },
+    ticket: FairTicket | undefined,
     now: MonotonicMs,
   ): Permit {
+    ticket?.reserve(estimateTokens);
     const { queuedMs, promoted } = facts;
     const open = facts.spared ? undefined : this.#preemption.open[rank];
     const about = { partition: this.name, rank, queuedMs, promoted };
-    return new Admitted<T>(request, about, now, open, (admitted) => {
+    return new Admitted<T>(request, about, ticket, now, open, (admitted) => {
       this.#slots.release(admitted.rank);
       this.#preemption.released(admitted);
       this.#rate.released();

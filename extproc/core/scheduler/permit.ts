@@ -1,6 +1,7 @@
 // The handle of an admitted request: it owns one slot of its partition until it is released, knows
 // whether the request can still be preempted, and gives everything back once.
 
+import type { FairTicket, Settlement, Standing } from "../fairshare/ticket.js";
 import { invariant } from "../model/invariant.js";
 import type { PartitionName } from "../model/ids.js";
 import type { LinkedQueue, QueueNode } from "../model/linked-queue.js";
@@ -16,12 +17,16 @@ export interface Permit {
   readonly queuedMs: number;
   /** It passed its class rule because its lane was starved. */
   readonly promoted: boolean;
+  /** The shares that apply to it; undefined without fair sharing. */
+  readonly standing: Standing | undefined;
   /**
    * The answer has begun: from now on the request is not preempted. False when it was preempted
    * before; the answer must then not reach the client.
    */
   readonly firstByte: (now: MonotonicMs) => boolean;
-  /** Gives the slot back; a second call does nothing. */
+  /** Replaces what the tenant was booked by what the request cost; only the first call counts. */
+  readonly settle: (settlement: Settlement) => void;
+  /** Gives the slot back; a second call does nothing. A charge not settled by now stays as booked. */
   readonly release: () => void;
 }
 
@@ -32,6 +37,7 @@ export class Admitted<T> implements Permit {
   readonly rank: ClassRank;
   readonly queuedMs: number;
   readonly promoted: boolean;
+  readonly #ticket: FairTicket | undefined;
   readonly #admittedAt: MonotonicMs;
   readonly #cell = new FirstByteCell();
   readonly #onRelease: (admitted: Admitted<T>) => void;
@@ -43,6 +49,7 @@ export class Admitted<T> implements Permit {
   constructor(
     request: T,
     facts: Pick<Permit, "partition" | "rank" | "queuedMs" | "promoted">,
+    ticket: FairTicket | undefined,
     now: MonotonicMs,
     open: LinkedQueue<Admitted<T>> | undefined,
     onRelease: (admitted: Admitted<T>) => void,
@@ -52,10 +59,15 @@ export class Admitted<T> implements Permit {
     this.rank = facts.rank;
     this.queuedMs = facts.queuedMs;
     this.promoted = facts.promoted;
+    this.#ticket = ticket;
     this.#admittedAt = now;
     this.#open = open;
     this.#onRelease = onRelease;
     this.#node = open?.push(this);
+  }
+
+  get standing(): Standing | undefined {
+    return this.#ticket?.standing;
   }
 
   /** Marked as a victim; its slot is still in use until it is released. */
@@ -76,9 +88,14 @@ export class Admitted<T> implements Permit {
     return true;
   }
 
+  readonly settle = (settlement: Settlement): void => {
+    this.#ticket?.settle(settlement);
+  };
+
   readonly release = (): void => {
     if (this.#released) return;
     this.#released = true;
+    this.#ticket?.drop();
     this.#close();
     this.#onRelease(this);
   };

@@ -6,17 +6,17 @@
 
 import type { PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
-import type { ClassRank } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
 import {
   GRANTS_PER_TURN,
   type Admission,
+  type AdmissionAsk,
   type AdmissionControl,
   type AdmissionListener,
   type PartitionView,
   type Waiter,
 } from "./admission.js";
-import type { LaneWaiter } from "./lanes.js";
+import type { FairQueueing, LaneWaiter } from "./lanes.js";
 import type { PartitionSettings } from "./partition-settings.js";
 import { Partition, type Grant } from "./partition.js";
 
@@ -29,6 +29,7 @@ export class Scheduler<T> implements AdmissionControl<T> {
   constructor(
     partitions: readonly PartitionSettings[],
     capacities: ReadonlyMap<PartitionName, number>,
+    fair: FairQueueing | undefined,
     listener: AdmissionListener<T>,
     now: MonotonicMs,
   ) {
@@ -38,7 +39,10 @@ export class Scheduler<T> implements AdmissionControl<T> {
       const onReleased = (partition: Partition<T>): void => {
         this.#changed.add(partition);
       };
-      this.#partitions.set(settings.name, new Partition<T>(settings, capacity, onReleased, now));
+      this.#partitions.set(
+        settings.name,
+        new Partition<T>(settings, capacity, fair, onReleased, now),
+      );
     }
   }
 
@@ -47,17 +51,18 @@ export class Scheduler<T> implements AdmissionControl<T> {
    * budget; not served by it, it is refused. Victims for a queued request are looked for by the next
    * `dispatch`, when its owner knows that it waits.
    */
-  admit(name: PartitionName, request: T, rank: ClassRank, now: MonotonicMs): Admission<T> {
-    const partition = this.#get(name);
-    const permit = partition.tryAdmit(request, rank, now);
+  admit(ask: AdmissionAsk<T>, now: MonotonicMs): Admission<T> {
+    const partition = this.#get(ask.partition);
+    const permit = partition.tryAdmit(ask, now);
     if (permit !== undefined) return { kind: "granted", permit };
-    const waiter = partition.enqueue(request, rank, now);
+    const waiter = partition.enqueue(ask, now);
     const grant = partition.step(now);
     if (grant?.waiter === waiter) return { kind: "granted", permit: grant.permit };
     if (grant !== undefined) this.#granted(partition, grant);
-    if (partition.overBudget) {
+    const limit = partition.limitCrossedBy(waiter);
+    if (limit !== undefined) {
       partition.remove(waiter);
-      return { kind: "queue_full", retryAfterS: partition.retryAfterS(rank, now) };
+      return { kind: "queue_full", limit, retryAfterS: partition.retryAfterS(ask.rank, now) };
     }
     this.#changed.add(partition);
     this.#listener.onWake(waiter.deadline);

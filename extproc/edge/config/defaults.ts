@@ -72,8 +72,19 @@ export const DEFAULTS = {
     default_admission_partition: "default",
   },
   fair_share: {
+    // Equal shares of output tokens are what tenants of one fleet expect of it.
+    enabled: true,
+    // Only the proportion of two weights matters, and 1 is the easiest to compare with.
+    default_weight: 1,
     // Middle of the road for chat answers; corrected by real usage when the answer ends.
     default_output_tokens: 256,
+    tenant_weights: {},
+    model_profiles: {},
+    // Of the default queue of 100 at least 36 places are left to the other tenants.
+    max_queued_requests_per_tenant: 64,
+    // More callers than one fleet serves, in about 70 MB; a caller that changes its name with every
+    // request would otherwise fill the memory.
+    max_tracked_tenants: 100_000,
   },
   settlement: {
     // An answer of 64 MiB of JSON holds far more tokens than any engine makes in one request.
@@ -107,6 +118,13 @@ export const DEFAULTS = {
     // Enough for a dashboard, few enough for a time series database.
     tenant_metric_top_n: 32,
   },
+} as const;
+
+/** A model profile that says nothing more. */
+export const PROFILE_DEFAULTS = {
+  tenant_weights: {},
+  // All tenants without a weight weigh together what one tenant does elsewhere.
+  other_weight: 1,
 } as const;
 
 /** A class that is not listed; a listed one replaces all of it. */

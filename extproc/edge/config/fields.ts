@@ -3,7 +3,7 @@
 // same message, so a person never has to fix a number twice.
 
 import { z } from "zod";
-import { readDurationMs } from "./addresses.js";
+import { isTenantKey, readDurationMs } from "./addresses.js";
 
 const LONGEST_NAME_CHARS = 256;
 
@@ -49,6 +49,12 @@ function isName(value: string): boolean {
   if (value.length < 1 || value.length > LONGEST_NAME_CHARS || value !== value.trim()) return false;
   return !/\p{Cc}/u.test(value);
 }
+
+/** A key of a tenant that a request can have; any other would silently apply to nobody. */
+export const tenantName = text(
+  "a tenant key: auth:<id>, header:<id>, ip:<address> in its shortest spelling, or anonymous",
+  isTenantKey,
+);
 
 /** A duration with its unit, between two such durations, both included. */
 export function duration(min: string, max: string): z.ZodString {

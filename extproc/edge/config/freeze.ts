@@ -15,6 +15,7 @@ import { clusterName, modelId, partitionName } from "../../core/model/ids.js";
 import type { ModelId } from "../../core/model/ids.js";
 import { invariant } from "../../core/model/invariant.js";
 import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
+import { fairShareConfig } from "./freeze-fair-share.js";
 import { schedulerConfig } from "./freeze-scheduler.js";
 import type { FileConfig } from "./schema.js";
 
@@ -41,7 +42,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
     },
     headers: file.headers,
     scheduler,
-    fair_share: file.fair_share,
+    fair_share: fairShareConfig(file.fair_share),
     settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
     health: file.health,
     breaker: file.breaker,

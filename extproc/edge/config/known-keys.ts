@@ -9,9 +9,6 @@ import type { ConfigPath } from "./problem.js";
 const NOT_AVAILABLE: Readonly<Record<string, string>> = {
   "": "adaptive_admission selection seeding credits",
   scheduler: "adaptive_capacity",
-  fair_share:
-    "enabled default_weight tenant_weights model_profiles max_queued_requests_per_tenant " +
-    "max_tracked_tenants",
   "models.*": "ownership",
 };
 
@@ -87,7 +84,7 @@ export function nearestKey(key: string, known: readonly string[]): string | unde
   // A third of the letters: `queue_sise` finds queue_size, `colour` finds nothing.
   let least = Math.max(2, Math.ceil(key.length / 3)) + 1;
   for (const candidate of known) {
-    const edits = editDistance(key.toLowerCase(), candidate);
+    const edits = editDistance(key.toLowerCase(), candidate.toLowerCase());
     if (edits < least && edits < Math.min(key.length, candidate.length)) {
       least = edits;
       nearest = candidate;

@@ -83,7 +83,7 @@ export function checkModels({ models }: Draft): Finding[] {
 }
 
 /** From alias to canonical name; a name that is canonical itself is left to checkModels. */
-function aliasOwners({ models }: Draft): Map<string, string> {
+export function aliasOwners({ models }: Draft): ReadonlyMap<string, string> {
   const owners = new Map<string, string>();
   for (const [model, settings] of Object.entries(models ?? {})) {
     for (const alias of settings?.aliases ?? []) {

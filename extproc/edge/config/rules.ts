@@ -6,6 +6,7 @@ import type { ListenAddress } from "../../core/model/config.js";
 import { readListenAddress } from "./addresses.js";
 import type { Draft } from "./draft.js";
 import type { ConfigPath, Finding } from "./problem.js";
+import { checkFairShare } from "./rules-fair-share.js";
 import { checkScheduler } from "./rules-scheduler.js";
 import { checkModels, checkWorkers } from "./rules-workers.js";
 
@@ -16,6 +17,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkModels(draft),
     ...checkTrust(draft),
     ...checkScheduler(draft),
+    ...checkFairShare(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
   ];

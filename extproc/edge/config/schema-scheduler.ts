@@ -3,10 +3,9 @@
 
 import { z } from "zod";
 import { PRIORITY_CLASSES } from "../../core/model/priority.js";
-import { isTenantKey } from "./addresses.js";
 import { DEFAULTS } from "./defaults.js";
 import { decimal, mapping, name, named, notNegative, oneOf, onOff, someOf } from "./fields.js";
-import { text, whole } from "./fields.js";
+import { tenantName, whole } from "./fields.js";
 
 const SCHEDULER = DEFAULTS.scheduler;
 
@@ -44,10 +43,7 @@ const tenantPolicies = named(
   mapping({
     max_class: priorityClass.describe("Highest class of the tenant; a higher wish is lowered."),
   }),
-  text(
-    "a tenant key: auth:<id>, header:<id>, ip:<address> in its shortest spelling, or anonymous",
-    isTenantKey,
-  ),
+  tenantName,
 );
 
 const partitions = named(

@@ -8,6 +8,7 @@ import { DEFAULTS } from "./defaults.js";
 import { decimal, list, mapping, name, named, oneOf, onlyThisVersion, onOff } from "./fields.js";
 import { text, whole } from "./fields.js";
 import { adminSection, envoySection, listenSection } from "./schema-envoy.js";
+import { fairShareSection } from "./schema-fair-share.js";
 import { schedulerSection, SLOTS_MAX } from "./schema-scheduler.js";
 
 /** Workers of one Weir; each costs a health check and a cluster in Envoy. */
@@ -149,13 +150,9 @@ export const configSchema = mapping({
     .prefault({})
     .describe("Names of headers."),
   scheduler: schedulerSection.prefault({}).describe("Slots, classes, partitions and queues."),
-  fair_share: mapping({
-    default_output_tokens: whole(1, 4_294_967_295)
-      .default(DEFAULTS.fair_share.default_output_tokens)
-      .describe("Charge of a request until its usage is known."),
-  })
+  fair_share: fairShareSection
     .prefault({})
-    .describe("What a request is charged."),
+    .describe("How tenants share the slots, and what a request is charged."),
   settlement: mapping({
     decode_max_bytes: whole(65_536, 1_073_741_824)
       .default(DEFAULTS.settlement.decode_max_bytes)

@@ -3,6 +3,7 @@
 
 import type { WeirConfig } from "../../core/model/config.js";
 import type { FileConfig } from "./schema.js";
+import { fairShareWarnings } from "./warnings-fair-share.js";
 import { schedulerWarnings } from "./warnings-scheduler.js";
 
 const SWITCHES = [
@@ -20,6 +21,7 @@ export function configWarnings(config: WeirConfig, file: FileConfig): string[] {
     ...modelWarnings(config),
     ...trustWarnings(config),
     ...schedulerWarnings(config, file.scheduler),
+    ...fairShareWarnings(config),
   ];
 }
 

@@ -5,8 +5,14 @@ import {
   type Caller,
 } from "../../../extproc/core/identity/caller.js";
 import type { Evidence } from "../../../extproc/core/identity/evidence.js";
-import type { HeadersConfig, TrustConfig } from "../../../extproc/core/model/config.js";
+import { ModelNames } from "../../../extproc/core/identity/model-names.js";
+import type {
+  HeadersConfig,
+  ModelProfileConfig,
+  TrustConfig,
+} from "../../../extproc/core/model/config.js";
 import { headersFrom } from "../../../extproc/core/model/headers.js";
+import { modelId, type ModelId } from "../../../extproc/core/model/ids.js";
 import { rankOf } from "../../../extproc/core/model/priority.js";
 import { ALIASES_OFF, ALIASES_ON, ALL_TRUSTED, evidence, trust } from "./support.js";
 
@@ -20,8 +26,9 @@ function resolve(
   record: Record<string, string | readonly string[]>,
   known: Partial<Evidence> = {},
   headers: HeadersConfig = ALIASES_OFF,
+  model_profiles: ReadonlyMap<ModelId, ModelProfileConfig> = new Map(),
 ): Caller {
-  const fair_share = { default_output_tokens: 256 };
+  const fair_share = { default_output_tokens: 256, model_profiles };
   const rules = identityRules({ trust: trusted, headers, envoy, fair_share, scheduler });
   return resolveCaller(rules, headersFrom(record), evidence(known));
 }
@@ -44,6 +51,7 @@ const IGNORED = {
   source: "address",
   priority: DEFAULT_PRIORITY,
   requestModel: { kind: "absent" },
+  requestModelFallback: undefined,
   estimate: { tokens: 256, fallback: "untrusted_estimate", refused: undefined },
   partitionHint: undefined,
   targetWorkerUrl: undefined,
@@ -60,6 +68,7 @@ describe("identity/caller", () => {
       source: "header",
       priority: DEFAULT_PRIORITY,
       requestModel: { kind: "value", header: "x-weir-request-model", value: "demo" },
+      requestModelFallback: undefined,
       estimate: { tokens: 128, fallback: undefined, refused: undefined },
       partitionHint: "batch",
       targetWorkerUrl: "http://127.0.0.1:8101",
@@ -165,5 +174,83 @@ describe("identity/caller", () => {
     const named = { ...ALL_TRUSTED, tenant_header_name: "x-acme-team" };
     expect(resolve(named, { "x-acme-team": "red" }).tenant).to.equal("header:red");
     expect(resolve(named, { "x-weir-tenant-id": "red" }).tenant).to.equal("anonymous");
+  });
+
+  describe("the model header while profiles are configured", () => {
+    const DEEPSEEK = modelId("deepseek-v4-flash");
+    const profiles = new Map([[DEEPSEEK, { tenant_weights: new Map(), other_weight: 1 }]]);
+    const NAME = "x-weir-request-model";
+    const TRUSTED = trust({ request_model: true });
+    type Sent = Record<string, string | readonly string[]>;
+    const fallback = (trusted: TrustConfig, sent: Sent, peerIsProxy = true): unknown =>
+      resolve(trusted, sent, { peerIsProxy }, ALIASES_OFF, profiles).requestModelFallback;
+
+    it("I-3 names an alias as it is sent, and the alias leads to the canonical model", () => {
+      const sent = { [NAME]: " deepseek-flash " };
+      const caller = resolve(TRUSTED, sent, {}, ALIASES_OFF, profiles);
+      expect(caller.requestModelFallback).to.equal(undefined);
+      expect(caller.requestModel).to.deep.equal({
+        kind: "value",
+        header: NAME,
+        value: "deepseek-flash",
+      });
+      const names = new ModelNames({
+        models: new Map([[DEEPSEEK, { aliases: ["deepseek-flash"], policy: "power_of_two" }]]),
+        workers: [],
+      });
+      expect(names.canonical("deepseek-flash")).to.equal("deepseek-v4-flash");
+    });
+
+    it("counts no fallback for a model without a profile: it was named", () => {
+      expect(fallback(TRUSTED, { [NAME]: "kimi" })).to.equal(undefined);
+    });
+
+    it("is missing when a trusted proxy sends none, a blank one or one that cannot be read", () => {
+      const unreadable = ["", " \t ", "a,b", "é", "a b", ["a", "b"], "x".repeat(257)];
+      expect(fallback(TRUSTED, {})).to.equal("missing_request_model");
+      for (const value of unreadable) {
+        expect(fallback(TRUSTED, { [NAME]: value }), String(value)).to.equal(
+          "missing_request_model",
+        );
+      }
+      expect(fallback(TRUSTED, { [NAME]: "x".repeat(256) })).to.equal(undefined);
+    });
+
+    it("is untrusted when it is sent while the switch is off or by a peer that is no proxy", () => {
+      for (const value of ["deepseek-v4-flash", "", ["a", "b"]]) {
+        expect(fallback(trust(), { [NAME]: value })).to.equal("untrusted_request_model");
+        expect(fallback(TRUSTED, { [NAME]: value }, false)).to.equal("untrusted_request_model");
+      }
+    });
+
+    it("counts nothing when nobody trusted is there and nothing is sent", () => {
+      expect(fallback(trust(), {})).to.equal(undefined);
+      expect(fallback(TRUSTED, {}, false)).to.equal(undefined);
+    });
+
+    it("counts another gateway's name only when aliases are read", () => {
+      const sent = { "x-smg-request-model": "kimi" };
+      const on = resolve(trust(), sent, {}, ALIASES_ON, profiles);
+      expect(on.requestModelFallback).to.equal("untrusted_request_model");
+      expect(fallback(trust(), sent)).to.equal(undefined);
+    });
+  });
+
+  it("counts no fallback of the model header while no profiles are configured", () => {
+    for (const trusted of [trust(), trust({ request_model: true })]) {
+      for (const sent of [{}, { "x-weir-request-model": "kimi" }, { "x-weir-request-model": "" }]) {
+        expect(resolve(trusted, sent).requestModelFallback).to.equal(undefined);
+      }
+    }
+  });
+
+  it("I-2 an untrusted estimate of 1 books 256, a trusted one of 128 books 128", () => {
+    const sent = (value: string): Record<string, string> => ({
+      "x-weir-output-token-estimate": value,
+    });
+    const trusted = trust({ output_token_estimate: true });
+    expect(resolve(trust(), sent("1")).estimate.tokens).to.equal(256);
+    expect(resolve(trusted, sent("1"), { peerIsProxy: false }).estimate.tokens).to.equal(256);
+    expect(resolve(trusted, sent("128")).estimate.tokens).to.equal(128);
   });
 });

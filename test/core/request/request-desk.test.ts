@@ -427,6 +427,7 @@ describe("RequestDesk", () => {
         },
       ],
       scheduler: { max_concurrent_requests: 500, queue_size: 500 },
+      fair_share: { max_queued_requests_per_tenant: 500 },
     });
     const first = bench.drive();
     const held = Array.from({ length: 100 }, () => bench.drive());

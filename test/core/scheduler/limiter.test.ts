@@ -1,11 +1,11 @@
 import { expect } from "chai";
-import { GLOBAL_PARTITION } from "../../../extproc/core/model/config.js";
 import { monotonicMs, type MonotonicMs } from "../../../extproc/core/model/time.js";
 import { sumOf, type Admission } from "../../../extproc/core/scheduler/admission.js";
 import { Limiter, type LimiterOptions } from "../../../extproc/core/scheduler/limiter.js";
 import type { Permit } from "../../../extproc/core/scheduler/permit.js";
 import { RateCheck } from "../../../extproc/core/scheduler/rate-check.js";
 import { TokenBucket } from "../../../extproc/core/scheduler/token-bucket.js";
+import { ask } from "../../support/scheduler.js";
 
 const at = (ms: number): MonotonicMs => monotonicMs(ms);
 
@@ -40,7 +40,7 @@ class LimiterBench {
   }
 
   ask(request: string): Admission<string> {
-    const admission = this.limiter.admit(GLOBAL_PARTITION, request, 3, this.now);
+    const admission = this.limiter.admit(ask(request, 3), this.now);
     if (admission.kind === "granted") this.permits.set(request, admission.permit);
     return admission;
   }

@@ -6,7 +6,7 @@ import { perClass } from "../../../extproc/core/model/priority.js";
 import { GRANTS_PER_TURN, sumOf } from "../../../extproc/core/scheduler/admission.js";
 import { pressure } from "../../../extproc/core/scheduler/pressure.js";
 import { classReservations, scaleFloor } from "../../../extproc/core/scheduler/reservations.js";
-import { settings, SchedulerBench, SHIPPED_CLASSES } from "../../support/scheduler.js";
+import { ask, settings, SchedulerBench, SHIPPED_CLASSES } from "../../support/scheduler.js";
 import { Scheduler } from "../../../extproc/core/scheduler/scheduler.js";
 
 describe("Scheduler", () => {
@@ -105,11 +105,11 @@ describe("Scheduler", () => {
     for (let index = 0; index < 100; index += 1) bench.admit(`again ${String(index)}`);
     for (let index = 0; index < 20; index += 1) bench.admit(`w${String(index)}`);
     bench.advance(10_000);
-    expect(bench.ask("x")).to.deep.equal({ kind: "queue_full", retryAfterS: 3 });
+    expect(bench.ask("x")).to.include({ kind: "queue_full", retryAfterS: 3 });
     const still = new SchedulerBench({ capacity: 1, queueSize: 0, queueTimeoutSecs: 17 });
     still.admit("a");
     still.advance(5_000);
-    expect(still.ask("b")).to.deep.equal({ kind: "queue_full", retryAfterS: 17 });
+    expect(still.ask("b")).to.include({ kind: "queue_full", retryAfterS: 17 });
   });
 
   it("E6 counts the waiters of its own class and of higher ones, not of lower ones", () => {
@@ -121,8 +121,8 @@ describe("Scheduler", () => {
     for (let index = 0; index < 6; index += 1) bench.admit(`i${String(index)}`, "interactive");
     bench.advance(10_000);
     // One release per second: 6 ahead for interactive, 12 for bulk.
-    expect(bench.ask("x", "interactive")).to.deep.equal({ kind: "queue_full", retryAfterS: 7 });
-    expect(bench.ask("y", "bulk")).to.deep.equal({ kind: "queue_full", retryAfterS: 13 });
+    expect(bench.ask("x", "interactive")).to.include({ kind: "queue_full", retryAfterS: 7 });
+    expect(bench.ask("y", "bulk")).to.include({ kind: "queue_full", retryAfterS: 13 });
   });
 
   it("E7 the slot goes to the live waiter behind one that left, which never counts as admitted", () => {
@@ -297,10 +297,13 @@ describe("Scheduler", () => {
     const scheduler = new Scheduler<string>(
       [settings({ capacity: 1 })],
       new Map(),
+      undefined,
       listener,
       bench.now,
     );
-    expect(() => scheduler.admit(partitionName("nowhere"), "a", 1, bench.now)).to.throw(/nowhere/);
+    expect(() => scheduler.admit(ask("a", 1, partitionName("nowhere")), bench.now)).to.throw(
+      /nowhere/,
+    );
   });
 });
 

@@ -41,8 +41,6 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
       ["seeding: {}", "seeding"],
       ["credits: {}", "credits"],
       ["scheduler: { adaptive_capacity: auto }", "scheduler.adaptive_capacity"],
-      ["fair_share: { default_weight: 1 }", "fair_share.default_weight"],
-      ["fair_share: { enabled: true }", "fair_share.enabled"],
       ["models: { m: { ownership: events } }", "models.m.ownership"],
     ];
     for (const [text, path] of later) {

@@ -62,7 +62,15 @@ describe("loading a configuration", () => {
     });
     expect(classes).to.have.length(4);
     expect([...tenant_policies, ...admission_partitions]).to.deep.equal([]);
-    expect(config.fair_share).to.deep.equal({ default_output_tokens: 256 });
+    expect(config.fair_share).to.deep.equal({
+      enabled: true,
+      default_weight: 1,
+      default_output_tokens: 256,
+      tenant_weights: new Map(),
+      model_profiles: new Map(),
+      max_queued_requests_per_tenant: 64,
+      max_tracked_tenants: 100_000,
+    });
     expect(config.settlement).to.deep.equal({ decode_max_bytes: 67108864 });
     expect(config.health).to.deep.equal({
       path: "/health",

@@ -114,7 +114,11 @@ const BOUNDS: readonly Bound[] = [
     bad: ["500", '"429"', "null"],
     allowed: "must be one of 408, 429, 503",
   },
+  onOff("fair_share.enabled"),
+  decimal("fair_share.default_weight", "0.001", "10000", "0.0009", "10001"),
   whole("fair_share.default_output_tokens", 1, 4_294_967_295),
+  whole("fair_share.max_queued_requests_per_tenant", 1, 4_294_967_295),
+  whole("fair_share.max_tracked_tenants", 1000, 1_000_000),
   whole("settlement.decode_max_bytes", 65_536, 1_073_741_824),
   {
     key: "health.path",

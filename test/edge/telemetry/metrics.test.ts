@@ -25,6 +25,9 @@ const RECORD: SettlementRecord = {
   class: "default",
   unknownPriorityValue: false,
   promoted: false,
+  queueLimit: undefined,
+  share: undefined,
+  requestModelFallback: undefined,
   preemptedBy: undefined,
   partition: partitionName("global"),
   unknownPartitionHeader: false,
@@ -201,6 +204,7 @@ describe("Metrics", () => {
       reserved: [0, 0, 4, 0],
       queue_share: [5, 3, 1, 1],
       retry_after_secs: [9, 3, 1, 1],
+      next: [[], [], [], []],
     };
     all.observe({
       partitions: () => [

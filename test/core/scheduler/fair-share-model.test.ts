@@ -1,0 +1,257 @@
+// The scheduler with fair sharing against a naive model, on random schedules: plain lists, and the rules
+// of the clock as they are written down (F and P, not what the code keeps). Checked after each step: who
+// was granted, in which order; that no slot is free while somebody waits; that booked tokens are the sum
+// of what runs; that every request is settled once; that no clock goes back.
+
+import { expect } from "chai";
+import fc from "fast-check";
+import { tenantKey } from "../../../extproc/core/model/ids.js";
+import { fairQueueing } from "../../support/fair.js";
+import { SchedulerBench } from "../../support/scheduler.js";
+
+const WEIGHTS: Readonly<Record<string, number>> = { a: 2, b: 1, c: 0.5 };
+const NAMED: Readonly<Record<string, number>> = { a: 4, b: 1 };
+const OTHER_WEIGHT = 2;
+const CEILING = 3;
+const QUEUE = 6;
+
+interface Party {
+  key: string;
+  w: number;
+  q: number;
+  a: number;
+  F: number;
+  P: number;
+  floor: number;
+}
+
+/** One clock, written from its rules. */
+class NaiveClock {
+  V = 0;
+  readonly parties: Party[] = [];
+
+  party(key: string, w: number): Party {
+    let party = this.parties.find((one) => one.key === key);
+    if (party === undefined) {
+      party = { key, w, q: 0, a: 0, F: 0, P: 0, floor: 0 };
+      this.parties.push(party);
+    }
+    return party;
+  }
+
+  advance(): void {
+    const queued = this.parties.filter(({ q }) => q > 0);
+    const active = this.parties.filter(({ a }) => a > 0);
+    const who = queued.length > 0 ? queued : active;
+    if (who.length > 0) this.V = Math.max(this.V, Math.min(...who.map(({ F, P }) => F - P)));
+  }
+
+  register(party: Party): void {
+    if (party.q === 0) {
+      party.F = Math.max(party.F, this.V);
+      party.floor = this.V;
+    }
+    party.q += 1;
+    this.advance();
+  }
+
+  unregister(party: Party): void {
+    party.q -= 1;
+    this.advance();
+  }
+
+  reserve(party: Party, tokens: number): void {
+    party.q -= 1;
+    party.a += 1;
+    party.F += tokens / party.w;
+    party.P += tokens / party.w;
+    this.advance();
+  }
+
+  settle(party: Party, tokens: number, charged: number): void {
+    party.F = Math.max(party.F + (charged - tokens) / party.w, party.floor);
+    party.P -= tokens / party.w;
+    this.advance();
+    party.a -= 1;
+  }
+}
+
+interface Line {
+  readonly clock: NaiveClock;
+  readonly party: Party;
+}
+
+interface Request {
+  readonly id: string;
+  readonly tenant: string;
+  readonly model: string | undefined;
+  readonly estimate: number;
+  readonly lines: readonly Line[];
+}
+
+class NaiveScheduler {
+  readonly waiting: Request[] = [];
+  readonly running: Request[] = [];
+  readonly granted: string[] = [];
+  readonly #flat = new NaiveClock();
+  readonly #outer = new NaiveClock();
+  readonly #inner = new NaiveClock();
+  capacity: number;
+
+  constructor(capacity: number) {
+    this.capacity = capacity;
+  }
+
+  get clocks(): readonly NaiveClock[] {
+    return [this.#flat, this.#outer, this.#inner];
+  }
+
+  ask(id: string, tenant: string, model: string | undefined, estimate: number): string {
+    const request = { id, tenant, model, estimate, lines: this.#lines(tenant, model) };
+    for (const { clock, party } of request.lines) clock.register(party);
+    this.waiting.push(request);
+    this.step();
+    if (this.running.includes(request)) return "granted";
+    const mine = this.waiting.filter((one) => one.tenant === tenant).length;
+    if (mine <= CEILING && this.waiting.length <= QUEUE) return "queued";
+    this.leave(request);
+    return "queue_full";
+  }
+
+  leave(request: Request): void {
+    this.waiting.splice(this.waiting.indexOf(request), 1);
+    for (const { clock, party } of request.lines) clock.unregister(party);
+  }
+
+  settle(request: Request, charged: number): void {
+    this.running.splice(this.running.indexOf(request), 1);
+    for (const { clock, party } of request.lines) clock.settle(party, request.estimate, charged);
+  }
+
+  /** Serves one waiter if a slot is free. */
+  step(): boolean {
+    const [oldest] = this.waiting;
+    if (oldest === undefined || this.running.length >= this.capacity) return false;
+    let rivals = this.waiting.filter(({ model }) => model === oldest.model);
+    for (let depth = 0; depth < 2; depth += 1) {
+      const best = [...rivals].sort((x, y) => this.#compare(x.lines[depth], y.lines[depth]))[0];
+      rivals = rivals.filter(({ lines }) => lines[depth]?.party === best?.lines[depth]?.party);
+    }
+    const [next] = rivals;
+    if (next === undefined) throw new Error("nobody is next");
+    this.waiting.splice(this.waiting.indexOf(next), 1);
+    this.running.push(next);
+    this.granted.push(next.id);
+    for (const { clock, party } of next.lines) clock.reserve(party, next.estimate);
+    return true;
+  }
+
+  #compare(one: Line | undefined, other: Line | undefined): number {
+    if (one === undefined || other === undefined) return 0;
+    const [x, y] = [one.party, other.party];
+    if (x.F !== y.F) return x.F - y.F;
+    if ((x.key === "other") !== (y.key === "other")) return x.key === "other" ? 1 : -1;
+    return x.key < y.key ? -1 : Number(x.key > y.key);
+  }
+
+  #lines(tenant: string, model: string | undefined): readonly Line[] {
+    const line = (clock: NaiveClock, key: string, w: number): Line => ({
+      clock,
+      party: clock.party(key, w),
+    });
+    if (model === undefined) return [line(this.#flat, tenant, WEIGHTS[tenant] ?? 1)];
+    const named = NAMED[tenant];
+    if (named !== undefined) return [line(this.#outer, tenant, named)];
+    return [line(this.#outer, "other", OTHER_WEIGHT), line(this.#inner, tenant, 1)];
+  }
+}
+
+// Powers of two, so that both ways of adding give the very same doubles.
+const POWERS = [1, 2, 4, 8, 64, 512];
+
+const step = fc.record({
+  kind: fc.constantFrom("ask", "ask", "ask", "settle", "settle", "cancel", "drop", "leave", "size"),
+  tenant: fc.constantFrom("a", "b", "c", "d"),
+  model: fc.constantFrom(undefined, undefined, "m"),
+  estimate: fc.constantFrom(...POWERS),
+  tokens: fc.constantFrom(0, ...POWERS),
+  at: fc.nat(9),
+});
+
+describe("fair sharing against a naive model", () => {
+  it("agrees on every grant, refusal and sum, on random schedules", () => {
+    const schedule = fc.array(step, { minLength: 1, maxLength: 120 });
+    const profiles = { m: { weights: NAMED, other: OTHER_WEIGHT } };
+    fc.assert(
+      fc.property(schedule, fc.integer({ min: 0, max: 3 }), (steps, capacity) => {
+        const fair = fairQueueing({ weights: WEIGHTS, profiles, maxQueuedPerTenant: CEILING });
+        const bench = new SchedulerBench({ capacity, queueSize: QUEUE, fair });
+        const naive = new NaiveScheduler(capacity);
+        const charged = new Map<string, number>();
+        const order: string[] = [];
+        let last = naive.clocks.map(() => 0);
+        const drain = (): void => {
+          while (naive.step());
+        };
+        for (const [index, { kind, tenant, model, estimate, tokens, at }] of steps.entries()) {
+          const id = `r${String(index)}`;
+          const running = naive.running[at % Math.max(1, naive.running.length)];
+          const waiting = naive.waiting[at % Math.max(1, naive.waiting.length)];
+          const before = bench.granted.length;
+          if (kind === "ask") {
+            const share = { tenant, estimateTokens: estimate };
+            const came = bench.admit(
+              id,
+              "default",
+              undefined,
+              model === undefined ? share : { ...share, model },
+            );
+            expect(came, id).to.equal(naive.ask(id, tenant, model, estimate));
+            if (came === "granted") order.push(id);
+          } else if (kind === "leave" && waiting !== undefined) {
+            naive.leave(waiting);
+            expect(bench.leave(waiting.id)).to.equal(true);
+          } else if (kind === "size") {
+            naive.capacity = at % 4;
+            drain();
+            bench.resize(at % 4);
+          } else if (running !== undefined && ["settle", "cancel", "drop"].includes(kind)) {
+            const cost = kind === "settle" ? tokens : kind === "drop" ? running.estimate : 0;
+            const clockCost = kind === "cancel" ? 0 : Math.max(1, cost);
+            naive.settle(running, clockCost);
+            drain();
+            const permit = bench.permits.get(running.id);
+            if (kind !== "drop") permit?.settle({ tokens: cost, clockTokens: clockCost });
+            bench.release(running.id);
+            permit?.settle({ tokens: 7, clockTokens: 7 });
+            charged.set(running.tenant, (charged.get(running.tenant) ?? 0) + cost);
+          }
+          order.push(...bench.granted.slice(before));
+          expect(order, "grants in order").to.deep.equal(naive.granted);
+          const view = bench.view();
+          const slots = view.in_flight[1];
+          expect(slots).to.equal(naive.running.length);
+          expect(view.queued[1]).to.equal(naive.waiting.length);
+          if (view.queued[1] > 0)
+            expect(slots, "no free slot while one waits").to.be.at.least(view.capacity ?? 0);
+          for (const key of ["a", "b", "c", "d"]) {
+            const account = fair.ledger.account(tenantKey(key));
+            const booked = naive.running.filter((one) => one.tenant === key);
+            expect(account?.reserved ?? 0).to.equal(
+              booked.reduce((sum, one) => sum + one.estimate, 0),
+            );
+            expect(account?.charged ?? 0).to.equal(charged.get(key) ?? 0);
+          }
+          const times = naive.clocks.map(({ V }) => V);
+          expect(times.every((time, at) => time >= (last[at] ?? 0))).to.equal(true);
+          last = times;
+          const profile = fair.ledger.profiles.values().next().value;
+          expect([fair.ledger.flat.clock.virtualTime, profile?.clock.virtualTime]).to.deep.equal(
+            times.slice(0, 2),
+          );
+        }
+      }),
+      { numRuns: 2 ** 10 },
+    );
+  });
+});
