@@ -2,6 +2,7 @@
 // starts them and stops them. The command line and the tests use it alike. Nothing is decided here.
 
 import { removeUpstream, ROUTE_HEADER } from "./core/identity/control-headers.js";
+import type { Ledger } from "./core/fairshare/ledger.js";
 import type { ListenAddress, WeirConfig } from "./core/model/config.js";
 import { after } from "./core/model/time.js";
 import { assembleCore } from "./core/request/assembly.js";
@@ -9,7 +10,8 @@ import type { RequestObserver } from "./core/request/desk-context.js";
 import type { RequestDesk } from "./core/request/request-desk.js";
 import type { SettlementRecord } from "./core/request/settlement-record.js";
 import type { WorkerRegistry } from "./core/workers/registry.js";
-import { AdminServer } from "./edge/admin/admin-server.js";
+import { AdminServer, type AdminPages } from "./edge/admin/admin-server.js";
+import { fairSharePage } from "./edge/admin/fair-share-page.js";
 import { statePage } from "./edge/admin/state-page.js";
 import { HealthProber } from "./edge/engines/health-prober.js";
 import { createWireCodec, type CreateCodec } from "./edge/envoy/codec.js";
@@ -85,10 +87,7 @@ export class App {
     this.metrics = new Metrics({
       registry: createMetricsRegistry(options.processMetrics ?? false),
       models: new LabelCap(modelNames(config), Number.POSITIVE_INFINITY),
-      tenants: new LabelCap(
-        config.scheduler.tenant_policies.keys(),
-        config.limits.tenant_metric_top_n,
-      ),
+      tenants: new LabelCap(namedTenants(config), config.limits.tenant_metric_top_n),
       startTimeSeconds: options.startTimeSeconds,
     });
     this.#deadlines = new DeadlineTimer(() => {
@@ -118,6 +117,7 @@ export class App {
       partitions: () => this.desk.partitions(now()),
       capacity: core.capacity,
       workers: this.workers,
+      ledger: core.ledger,
       counts: () => this.desk.counts,
       now,
     });
@@ -136,7 +136,7 @@ export class App {
     this.#admin = new AdminServer({
       ready: () => this.ready,
       metrics: () => metricsPage(this.metrics.registry),
-      state: () => statePage(this.desk, this.workers, this.ready, now()),
+      states: this.#statePages(core.ledger),
       onError: (error) => {
         options.log.error({ err: error }, "admin server");
       },
@@ -201,6 +201,15 @@ export class App {
         this.#onSettled();
       },
     };
+  }
+
+  #statePages(ledger: Ledger | undefined): AdminPages["states"] {
+    const fairShare = (query: URLSearchParams): object =>
+      fairSharePage(ledger, this.desk.partitions(now()), query.get("tenant") ?? undefined);
+    return new Map([
+      ["/state", () => statePage(this.desk, this.workers, this.ready, now())],
+      ["/state/fair-share", fairShare],
+    ]);
   }
 
   #createTransport(): Transport {
@@ -270,6 +279,12 @@ export class App {
       check();
     });
   }
+}
+
+function namedTenants({ scheduler, fair_share }: WeirConfig): Iterable<string> {
+  return [fair_share, ...fair_share.model_profiles.values()]
+    .flatMap(({ tenant_weights }) => [...tenant_weights.keys()])
+    .concat(...scheduler.tenant_policies.keys());
 }
 
 function modelNames(config: WeirConfig): Iterable<string> {

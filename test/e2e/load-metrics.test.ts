@@ -13,7 +13,8 @@ import { JSON_HEADERS, NOTHING_HELD, startStack, type Stack } from "../support/s
 import { startWeir, type LogLine, type WeirProcess } from "../support/weir-process.js";
 
 const REPOSITORY = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
-const CLASS_FIELDS = ["requested_class", "promoted", "preempted_by"];
+/** What this load does not bring about. */
+const ELSEWHERE = ["requested_class", "promoted", "preempted_by", "queue_limit"];
 const SECRET = "sk-0123456789abcdef-never-written-down";
 
 /** Cells of the rows of every table in a part of the page, header rows left out. */
@@ -82,7 +83,10 @@ describe("metrics and log of a Weir that has served a mixed load", function () {
       config: {
         scheduler: { max_concurrent_requests: 1, queue_size: 8, queue_timeout_secs: 30 },
         trust: { tenant_id: true, request_model: true, peers: ["127.0.0.1"] },
-        fair_share: { default_output_tokens: 4 },
+        fair_share: {
+          default_output_tokens: 4,
+          model_profiles: { demo: { tenant_weights: { "header:a": 2 } } },
+        },
       },
       // Envoy grants less time than the queue timeout, so that there are holds it cuts.
       bootstrap: (yaml) => yaml.replace("max_message_timeout: 35s", "max_message_timeout: 1s"),
@@ -238,8 +242,7 @@ describe("metrics and log of a Weir that has served a mixed load", function () {
     const fields = new Set(lines.flatMap((line) => Object.keys(line)));
     for (const ofEveryLine of ["level", "time", "msg"]) fields.delete(ofEveryLine);
     expect(documentedFields.length).to.be.greaterThan(20);
-    // What only classes bring about is not in this load.
-    const here = documentedFields.filter((field) => !CLASS_FIELDS.includes(field));
+    const here = documentedFields.filter((field) => !ELSEWHERE.includes(field));
     expect([...fields]).to.have.members(here);
   });
 

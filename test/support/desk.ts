@@ -2,7 +2,9 @@
 // it tells its owner written down.
 
 import type { Evidence } from "../../extproc/core/identity/evidence.js";
+import type { Ledger } from "../../extproc/core/fairshare/ledger.js";
 import { headersFrom } from "../../extproc/core/model/headers.js";
+import { tenantKey } from "../../extproc/core/model/ids.js";
 import { monotonicMs, type MonotonicMs } from "../../extproc/core/model/time.js";
 import type { RequestHead, ResponseHead } from "../../extproc/core/request/heads.js";
 import { assembleCore } from "../../extproc/core/request/assembly.js";
@@ -88,6 +90,7 @@ export interface Driven {
 export class Bench {
   readonly desk: RequestDesk;
   readonly registry: WorkerRegistry;
+  readonly ledger: Ledger | undefined;
   readonly settled: SettlementRecord[] = [];
   received = 0;
   admitted = 0;
@@ -123,6 +126,7 @@ export class Bench {
     });
     this.desk = core.desk;
     this.registry = core.workers;
+    this.ledger = core.ledger;
     for (const worker of config.workers) {
       this.registry.recordHealth(worker.url, true);
     }
@@ -152,6 +156,12 @@ export class Bench {
 
   advance(ms: number): void {
     this.now = monotonicMs(this.now + ms);
+  }
+
+  /** Charged and booked output tokens of a tenant. */
+  tokens(tenant: string): readonly [number, number] {
+    const account = this.ledger?.account(tenantKey(tenant));
+    return [account?.charged ?? 0, account?.reserved ?? 0];
   }
 
   /** Slots in use, waiters, requests alive and live load of all workers: zeros when all is over. */

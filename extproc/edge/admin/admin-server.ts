@@ -1,5 +1,5 @@
 // The admin port: liveness, readiness, metrics and state over plain HTTP, bound to loopback by
-// default. It only reads. Whoever can reach it sees tenants' counts but no tenant's key or content.
+// default. It only reads. Whoever can reach it sees tenants' keys and counts, but no content and no secret.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { ListenAddress } from "../../core/model/config.js";
@@ -8,8 +8,8 @@ export interface AdminPages {
   readonly ready: () => boolean;
   /** The metrics page and its content type. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
-  /** A value that JSON can carry. */
-  readonly state: () => unknown;
+  /** Pages of state by path, each a value that JSON can carry. */
+  readonly states: ReadonlyMap<string, (query: URLSearchParams) => unknown>;
   readonly onError: (error: unknown) => void;
 }
 
@@ -81,7 +81,8 @@ export class AdminServer {
   }
 
   async #page(url: string): Promise<Page> {
-    const [path = ""] = url.split("?", 1);
+    const mark = url.indexOf("?");
+    const path = mark < 0 ? url : url.slice(0, mark);
     switch (path) {
       case "/healthz":
         return plain(200, "ok");
@@ -89,15 +90,20 @@ export class AdminServer {
         return this.#pages.ready() ? plain(200, "ready") : plain(503, "not ready");
       case "/metrics":
         return { status: 200, ...(await this.#pages.metrics()) };
-      case "/state":
-        return {
-          status: 200,
-          contentType: "application/json",
-          text: `${JSON.stringify(this.#pages.state(), undefined, 2)}\n`,
-        };
       default:
-        return plain(404, "the pages are /healthz, /readyz, /metrics and /state");
+        return this.#statePage(path, new URLSearchParams(mark < 0 ? "" : url.slice(mark)));
     }
+  }
+
+  #statePage(path: string, query: URLSearchParams): Page {
+    const { states } = this.#pages;
+    const state = states.get(path);
+    if (state === undefined) {
+      const pages = ["/healthz", "/readyz", "/metrics", ...states.keys()];
+      return plain(404, `the pages are ${pages.join(", ")}`);
+    }
+    const text = `${JSON.stringify(state(query), undefined, 2)}\n`;
+    return { status: 200, contentType: "application/json", text };
   }
 }
 

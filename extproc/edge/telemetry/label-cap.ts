@@ -12,6 +12,11 @@ export class LabelCap {
     this.#pinned = new Set([...new Set(names)].sort().slice(0, limit));
   }
 
+  /** The pinned names. */
+  get names(): Iterable<string> {
+    return this.#pinned;
+  }
+
   value(name: string | undefined): string {
     return name !== undefined && this.#pinned.has(name) ? name : OTHER;
   }

@@ -5,7 +5,7 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { RequestOutcome } from "../../core/settlement/outcome.js";
 
 /** Waits from "at once" to the longest queue timeouts. */
-const WAIT_BUCKETS_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+export const WAIT_BUCKETS_S = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
 export interface MetricFamilies {
   readonly received: Counter;
@@ -23,8 +23,6 @@ export interface MetricFamilies {
   readonly promotions: Counter<"class">;
   readonly firstByte: Histogram<"model">;
   readonly settlements: Counter<"kind">;
-  readonly charged: Counter<"tenant">;
-  readonly fallbacks: Counter<"reason">;
   readonly refusedValues: Counter<"reason">;
   readonly unknownPartition: Counter;
   readonly selections: Counter<"model" | "policy">;
@@ -72,16 +70,6 @@ export function createFamilies(registry: Registry, startTimeSeconds: number): Me
       "model",
     ),
     settlements: counter("settlements_total", "Settled requests by kind.", "kind"),
-    charged: counter(
-      "fair_share_charged_output_tokens_total",
-      "Output tokens charged at settlement.",
-      "tenant",
-    ),
-    fallbacks: counter(
-      "fair_share_fallback_total",
-      "Estimates and charges that fell back to a default.",
-      "reason",
-    ),
     refusedValues: counter(
       "identity_refused_values_total",
       "Identity values that were sent but not usable.",

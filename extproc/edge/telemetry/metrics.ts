@@ -5,9 +5,11 @@
 import type { Registry } from "prom-client";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
 import type { FleetCapacity } from "../../core/capacity/partition-capacity.js";
+import type { Ledger } from "../../core/fairshare/ledger.js";
 import type { PartitionView } from "../../core/scheduler/admission.js";
 import type { WorkerRegistry } from "../../core/workers/registry.js";
 import type { MonotonicMs } from "../../core/model/time.js";
+import { FairShareMetrics } from "./fair-share-metrics.js";
 import { gauge, single } from "./gauges.js";
 import type { LabelCap } from "./label-cap.js";
 import { createFamilies, type MetricFamilies } from "./metric-families.js";
@@ -17,6 +19,8 @@ export interface MetricsSources {
   readonly partitions: () => readonly PartitionView[];
   readonly capacity: () => FleetCapacity;
   readonly workers: WorkerRegistry;
+  /** Undefined without fair sharing. */
+  readonly ledger: Ledger | undefined;
   readonly counts: () => { readonly live: number; readonly queued: number };
   readonly now: () => MonotonicMs;
 }
@@ -33,6 +37,7 @@ export class Metrics {
   readonly #models: LabelCap;
   readonly #tenants: LabelCap;
   readonly #families: MetricFamilies;
+  readonly #fairShare: FairShareMetrics;
   /** Inference requests that are neither admitted nor ended: their body is on the way, or they wait. */
   #undecided = 0;
 
@@ -41,6 +46,7 @@ export class Metrics {
     this.#models = options.models;
     this.#tenants = options.tenants;
     this.#families = createFamilies(options.registry, options.startTimeSeconds);
+    this.#fairShare = new FairShareMetrics(options.registry, options.tenants);
   }
 
   received(): void {
@@ -73,9 +79,7 @@ export class Metrics {
     }
     if (record.unknownPartitionHeader) this.#families.unknownPartition.inc();
     if (record.cutHold) this.#families.cutHolds.inc();
-    if (record.estimateFallback !== undefined) {
-      this.#families.fallbacks.inc({ reason: record.estimateFallback });
-    }
+    this.#fairShare.settled(record);
     if (record.admitted) this.#settledByWorker(record);
   }
 
@@ -107,20 +111,15 @@ export class Metrics {
     if (record.timeToFirstByteMs !== undefined) {
       this.#families.firstByte.observe({ model }, record.timeToFirstByteMs / 1_000);
     }
-    const { charge } = record;
-    if (charge === undefined) return;
-    this.#families.settlements.inc({ kind: charge.kind });
-    if (charge.tokens > 0) {
-      this.#families.charged.inc({ tenant: this.#tenants.value(record.tenant) }, charge.tokens);
-    }
-    if (charge.kind === "missing_usage" || charge.kind === "interrupted") {
-      this.#families.fallbacks.inc({ reason: charge.kind });
+    if (record.charge !== undefined) {
+      this.#families.settlements.inc({ kind: record.charge.kind });
     }
   }
 
   /** Adds the gauges, once the parts they read exist. */
   observe(sources: MetricsSources): void {
     observeScheduler(this.registry, sources);
+    if (sources.ledger !== undefined) this.#fairShare.observe(sources.ledger);
     single(
       this.registry,
       "http_admission_undecided",

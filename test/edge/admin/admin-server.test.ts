@@ -13,7 +13,10 @@ describe("AdminServer", () => {
     server = new AdminServer({
       ready: () => ready,
       metrics: () => metrics(),
-      state: () => ({ workers: [] }),
+      states: new Map<string, (query: URLSearchParams) => unknown>([
+        ["/state", () => ({ workers: [] })],
+        ["/state/one", (query: URLSearchParams) => ({ asked: query.get("tenant") })],
+      ]),
       onError: (error) => errors.push(error),
     });
     const address = await server.listen({ kind: "tcp", host: "127.0.0.1", port: 0 });
@@ -50,7 +53,16 @@ describe("AdminServer", () => {
     expect([head.status, head.body.length]).to.deep.equal([200, 0]);
     const post = await get("/state", "POST");
     expect([post.status, post.headers.allow]).to.deep.equal([405, "GET, HEAD"]);
-    expect((await get("/nope")).status).to.equal(404);
+    const nowhere = await get("/nope");
+    expect(nowhere.status).to.equal(404);
+    expect(nowhere.body.toString()).to.equal(
+      "the pages are /healthz, /readyz, /metrics, /state, /state/one\n",
+    );
+  });
+
+  it("hands a page its query, with everything a key may contain", async () => {
+    const page = await get("/state/one?tenant=auth%3Aa%26b%3Fc");
+    expect(JSON.parse(page.body.toString())).to.deep.equal({ asked: "auth:a&b?c" });
   });
 
   it("answers 500 and reports when a page cannot be made", async () => {
@@ -63,7 +75,7 @@ describe("AdminServer", () => {
     const second = new AdminServer({
       ready: () => true,
       metrics,
-      state: () => ({}),
+      states: new Map(),
       onError: () => undefined,
     });
     const failure = await second.listen({ kind: "tcp", host: "127.0.0.1", port }).then(

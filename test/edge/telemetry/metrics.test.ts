@@ -217,6 +217,7 @@ describe("Metrics", () => {
         healthyReplicas: new Map([[partitionName("p"), 3]]),
       }),
       workers,
+      ledger: undefined,
       counts: () => ({ live: 5, queued: 2 }),
       now: () => monotonicMs(0),
     });
