@@ -36,9 +36,8 @@ export class Account {
     return this.#entries.get(clock);
   }
 
-  /** True when forgetting it would earn its tenant nothing. */
+  /** True when forgetting it would earn its tenant nothing: idle, and ahead in no clock. */
   get isSpent(): boolean {
-    if (this.listed || this.queued > 0 || this.active > 0) return false;
     for (const [clock, entry] of this.#entries) if (!clock.isSpent(entry)) return false;
     return true;
   }
