@@ -4,6 +4,7 @@
 
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import type { Bench } from "../support/desk.js";
+import { FairBook, type FairStats } from "./fair-book.js";
 import { CLASSES, type FleetState, type WorkerState } from "./fleet.js";
 import { PartitionBook, type Entry, type PartitionStats } from "./partition-book.js";
 
@@ -14,12 +15,18 @@ export interface Arrival {
   /** Rank of the class after the tenant's ceiling. */
   readonly rank: number;
   readonly tokens: number;
+  /** Key of who pays. */
+  readonly tenant: string;
+  /** The model a proxy vouched for. */
+  readonly requestModel: string | undefined;
+  /** Output tokens booked while it runs. */
+  readonly estimateTokens: number;
 }
 
 interface Known extends Entry {
   readonly model: string;
   readonly partition: PartitionBook;
-  readonly tokens: number;
+  readonly arrival: Arrival;
   /** asking: its body is with Weir this moment. */
   state: "open" | "asking" | "held" | "running" | "ended";
   /** Worker and generation. */
@@ -43,6 +50,7 @@ export class Book {
   readonly #known = new Map<string, Known>();
   readonly #partitions: ReadonlyMap<string, PartitionBook>;
   readonly #load = new Map<string, number>();
+  readonly #fair: FairBook | undefined;
   #opened = 0;
   #settled = 0;
 
@@ -51,12 +59,16 @@ export class Book {
     this.#fleet = fleet;
     this.#timerSlackMs = timerSlackMs;
     this.#bench = bench;
+    const violate = (what: string): void => {
+      this.violate(what);
+    };
+    const fair = fleet.plan.fair && new FairBook(fleet.plan.fair, violate);
+    this.#fair = fair;
+    const next = fair && ((lane: readonly Entry[]): Entry | undefined => fair.next(lane));
     this.#partitions = new Map(
       fleet.plan.partitions.map(({ name, queueSize }) => [
         name,
-        new PartitionBook(name, queueSize, (what) => {
-          this.violate(what);
-        }),
+        new PartitionBook(name, queueSize, violate, next),
       ]),
     );
     this.fleetChanged();
@@ -75,6 +87,11 @@ export class Book {
     return total;
   }
 
+  /** What fair sharing met; undefined without it. */
+  get fairStats(): FairStats | undefined {
+    return this.#fair?.stats;
+  }
+
   /** Workers came, went, or report something else. */
   fleetChanged(): void {
     for (const [name, slots] of this.#fleet.slots()) {
@@ -82,14 +99,15 @@ export class Book {
     }
   }
 
-  opened({ id, model, partition, rank, tokens }: Arrival): void {
+  opened(arrival: Arrival): void {
+    const { id, model, partition, rank } = arrival;
     this.#opened += 1;
     this.#known.set(id, {
       id,
       model,
       partition: this.#partition(partition),
       rank,
-      tokens,
+      arrival,
       state: "open",
       heldAt: 0,
       answerBegan: false,
@@ -109,6 +127,8 @@ export class Book {
     known.state = "asking";
     known.heldAt = this.#bench.now;
     known.partition.lane(known.rank).push(known);
+    // Whom nobody serves is refused before it asks for a slot.
+    if (this.#fleet.serves(known.model, known.partition.name)) this.#fair?.register(known.arrival);
     told();
     // The request is put on from elsewhere meanwhile, which the compiler does not see.
     if ((known.state as Known["state"]) === "asking") this.violate(`${id} gets no answer`);
@@ -122,6 +142,7 @@ export class Book {
     this.#same(`hold budget of ${id}`, budgetSecs, secs);
     // An empty queue is also full when it has no places.
     if (known.partition.queued > known.partition.queueSize) this.violate(`${id} has no place`);
+    if (this.#overCeiling(known)) this.violate(`${id} has no place: its tenant has enough`);
   }
 
   routed(id: string, worker: WorkerState): void {
@@ -136,6 +157,7 @@ export class Book {
     }
     if (worker.rule.model !== known.model) this.violate(`${id} goes to another model's worker`);
     known.partition.grant(known, this.#bench.now);
+    this.#fair?.reserve(id);
     known.state = "running";
     known.worker = runtimeOf(worker);
     this.#load.set(known.worker, (this.#load.get(known.worker) ?? 0) + 1);
@@ -188,6 +210,7 @@ export class Book {
     else if (!known.mayEnd) this.violate(`${id} is settled before its end`);
     this.#checkVictim(known, record);
     this.#checkCharge(known, record);
+    this.#fair?.end(id, record.charge?.tokens ?? 0, record.charge?.clockTokens ?? 0);
     if (known.state === "asking" || known.state === "held") known.partition.leaveLane(known);
     else if (known.state === "running") {
       if (record.promoted !== known.promoted) {
@@ -208,7 +231,7 @@ export class Book {
 
   /** Compares the book with Weir. `turnPending`: Weir has asked for another turn. */
   check(turnPending: boolean): void {
-    const { desk, registry, now } = this.#bench;
+    const { desk, registry, ledger, now } = this.#bench;
     let queued = 0;
     for (const view of desk.partitions(now)) {
       const book = this.#partition(view.name);
@@ -235,6 +258,7 @@ export class Book {
       const load = this.#load.get(`${url} ${String(generation)}`) ?? 0;
       this.#same(`load of ${url}`, worker.runtime.liveLoad, load);
     }
+    if (this.#fair !== undefined && ledger !== undefined) this.#fair.check(ledger);
     this.#same("waiters", desk.counts.queued, queued);
     this.#same("live requests", desk.counts.live, this.#opened - this.#settled);
   }
@@ -266,7 +290,9 @@ export class Book {
       }
       case "scheduler_queue_full":
         // The request itself stands in the book's lane.
-        if (partition.queued !== partition.queueSize + 1) {
+        if (this.#overCeiling(known)) {
+          if (this.#fair !== undefined) this.#fair.stats.ceilings += 1;
+        } else if (partition.queued !== partition.queueSize + 1) {
           this.violate(`${id} finds a full queue of ${String(partition.queued - 1)}`);
         }
         if (partition.availableTo(known.rank) > 0) this.violate(`${id} is refused a free slot`);
@@ -288,6 +314,7 @@ export class Book {
   /** A slot for which no worker is there: it is granted by the rules and given back at once. */
   #grantInVain(known: Known): void {
     known.partition.grant(known, this.#bench.now);
+    this.#fair?.reserve(known.id);
     known.partition.running.delete(known);
     known.partition.lane(known.rank).unshift(known);
   }
@@ -308,7 +335,20 @@ export class Book {
     if (known.state !== "running") this.#same(`charge of ${known.id}, never sent`, tokens, 0);
     else if (known.preemptedBy !== undefined)
       this.#same(`charge of ${known.id}, a victim`, tokens, 0);
-    else if (known.delivered) this.#same(`charge of ${known.id}`, tokens, known.tokens);
+    else if (known.delivered) this.#same(`charge of ${known.id}`, tokens, known.arrival.tokens);
+    this.#same(`estimate of ${known.id}`, record.estimateTokens, known.arrival.estimateTokens);
+    const least = record.charge?.kind === "cancelled" ? 0 : 1;
+    const onTheClock = record.charge?.clockTokens ?? 0;
+    this.#same(`charge of ${known.id} on the clock`, onTheClock, Math.max(least, tokens));
+  }
+
+  /** Its tenant has more waiting in the partition than it may have. */
+  #overCeiling({ id, partition }: Known): boolean {
+    const fair = this.#fair;
+    return (
+      fair !== undefined &&
+      fair.queuedWith(id, partition.lanes.flat()) > fair.rule.maxQueuedPerTenant
+    );
   }
 
   #same(what: string, actual: number, expected: number): void {

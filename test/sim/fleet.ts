@@ -4,6 +4,7 @@
 
 import { PRIORITY_CLASSES, type PriorityClass } from "../../extproc/core/model/priority.js";
 import type { ConfigSketch } from "../support/config.js";
+import type { FairRule } from "./fair-book.js";
 
 export interface ClassRule {
   readonly name: PriorityClass;
@@ -64,6 +65,8 @@ export interface FleetPlan {
   readonly maximum: number;
   readonly partitions: readonly PartitionRule[];
   readonly workers: readonly WorkerRule[];
+  /** Absent = waiters of a class are served in the order of arrival. */
+  readonly fair?: FairRule;
 }
 
 /** The model `gamma` has no partition of its own. */
@@ -74,6 +77,17 @@ const WORKERS: readonly WorkerRule[] = [
   { cluster: "d1", port: 4, model: "gamma", slots: 4 },
   { cluster: "d2", port: 5, model: "gamma", slots: 4 },
 ];
+
+/**
+ * Ceiling and weights that meet their moment often. Weights are powers of two; two tenants have none of
+ * their own in the profile of `alpha`, and share what is left.
+ */
+const FAIR: FairRule = {
+  weights: { "ip:203.0.113.1": 4, "ip:203.0.113.2": 0.5 },
+  defaultWeight: 1,
+  profiles: { alpha: { weights: { "ip:203.0.113.1": 1, "ip:203.0.113.3": 2 }, other: 0.5 } },
+  maxQueuedPerTenant: 12,
+};
 
 export const FLEETS: readonly FleetPlan[] = [
   {
@@ -95,6 +109,17 @@ export const FLEETS: readonly FleetPlan[] = [
       { name: "beta", queueSize: 6 },
       { name: "default", queueSize: 40 },
     ],
+  },
+  {
+    title: "with fair sharing between its tenants",
+    maximum: 24,
+    workers: WORKERS,
+    partitions: [
+      { name: "alpha", perReplica: 5, queueSize: 30 },
+      { name: "beta", queueSize: 6 },
+      { name: "default", queueSize: 40 },
+    ],
+    fair: FAIR,
   },
 ];
 
@@ -118,9 +143,8 @@ export function fleetConfig(plan: FleetPlan): ConfigSketch {
       labels: { max_running_requests: slots },
     })),
     models: {},
-    trust: { admission_partition: true },
-    // The naive book knows the order of arrival only.
-    fair_share: { enabled: false },
+    trust: { admission_partition: true, request_model: true, output_token_estimate: true },
+    fair_share: plan.fair === undefined ? { enabled: false } : fairShareOf(plan.fair),
     scheduler: {
       max_concurrent_requests: plan.maximum,
       queue_size: 100,
@@ -161,6 +185,20 @@ export function fleetConfig(plan: FleetPlan): ConfigSketch {
         ]),
       ),
     },
+  };
+}
+
+function fairShareOf(rule: FairRule): ConfigSketch {
+  return {
+    default_weight: rule.defaultWeight,
+    tenant_weights: rule.weights,
+    model_profiles: Object.fromEntries(
+      Object.entries(rule.profiles).map(([model, { weights, other }]) => [
+        model,
+        { tenant_weights: weights, other_weight: other },
+      ]),
+    ),
+    max_queued_requests_per_tenant: rule.maxQueuedPerTenant,
   };
 }
 

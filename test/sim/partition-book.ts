@@ -71,6 +71,7 @@ export class PartitionBook {
     shrunk: 0,
   };
   readonly #violate: (what: string) => void;
+  readonly #next: (lane: readonly Entry[]) => Entry | undefined;
   /** Lane of the contested promotion, per dispatch, oldest first. */
   readonly #recent: number[] = [];
   /** Dispatches that passed a starved lane, and the most starved lanes there were meanwhile. */
@@ -78,10 +79,17 @@ export class PartitionBook {
   #capacity = 0;
   #reserved: readonly number[] = [0, 0, 0, 0];
 
-  constructor(name: string, queueSize: number, violate: (what: string) => void) {
+  /** @param next whose turn it is in a lane; absent = the oldest waiter's */
+  constructor(
+    name: string,
+    queueSize: number,
+    violate: (what: string) => void,
+    next: (lane: readonly Entry[]) => Entry | undefined = ([oldest]) => oldest,
+  ) {
     this.name = name;
     this.queueSize = queueSize;
     this.#violate = violate;
+    this.#next = next;
   }
 
   get capacity(): number {
@@ -124,8 +132,13 @@ export class PartitionBook {
   /** A waiter, or a request that came this moment, gets a slot. */
   grant(entry: Entry, now: number): void {
     const { id, rank } = entry;
-    const ahead = this.lane(rank).indexOf(entry);
-    if (ahead !== 0) this.#violate(`${id} passes ${String(ahead)} that waited longer`);
+    const next = this.#next(this.lane(rank));
+    if (next !== entry) {
+      const ahead = this.lane(rank).indexOf(entry);
+      this.#violate(
+        `${id} passes ${String(ahead)} that waited longer: it is the turn of ${String(next?.id)}`,
+      );
+    }
     if (this.running.size >= this.#capacity) {
       const slot = this.running.size + 1;
       this.#violate(`${id} gets slot ${String(slot)} of ${String(this.#capacity)} in ${this.name}`);

@@ -4,7 +4,8 @@
 import { expect } from "chai";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import { chosenSeed } from "./chosen-seed.js";
-import { FLEETS } from "./fleet.js";
+import { FAIR_SABOTAGES } from "./fair-sabotage.js";
+import { FLEETS, type FleetPlan } from "./fleet.js";
 import { SABOTAGES } from "./sabotage.js";
 import { World, type RunResult } from "./world.js";
 
@@ -12,7 +13,8 @@ const MINUTE_MS = 60_000;
 /** Of each fleet. A machine that tests every change runs a shorter day. */
 const LENGTH_MINUTES = process.env["CI"] === undefined ? 120 : 30;
 const CANARY_MINUTES = 30;
-const [CANARY_FLEET] = FLEETS;
+const IN_ORDER_OF_ARRIVAL = FLEETS.find(({ fair }) => fair === undefined);
+const FAIR = FLEETS.find(({ fair }) => fair !== undefined);
 
 /** What a run met, for its log. */
 function summary({ requests, events, outcomes, rejections, stats }: RunResult): string {
@@ -21,9 +23,12 @@ function summary({ requests, events, outcomes, rejections, stats }: RunResult): 
   return `      ${String(requests)} requests in ${String(events)} events: ${list}`;
 }
 
-function canary(tamper?: ConstructorParameters<typeof World>[3]): World {
-  if (CANARY_FLEET === undefined) throw new Error("no fleet");
-  return new World(CANARY_FLEET, 11, CANARY_MINUTES * MINUTE_MS, tamper);
+function canary(
+  fleet: FleetPlan | undefined,
+  tamper?: ConstructorParameters<typeof World>[3],
+): World {
+  if (fleet === undefined) throw new Error("no fleet");
+  return new World(fleet, 11, CANARY_MINUTES * MINUTE_MS, tamper);
 }
 
 describe("the simulated fleet", function () {
@@ -63,20 +68,25 @@ describe("the simulated fleet", function () {
     });
   }
 
-  for (const { title, apply, violation } of SABOTAGES) {
-    it(`catches ${title}`, () => {
-      const world = canary();
-      const mend = apply();
-      try {
-        expect(() => world.run()).to.throw(violation);
-      } finally {
-        mend();
-      }
-    });
+  for (const [fleet, sabotages] of [
+    [IN_ORDER_OF_ARRIVAL, SABOTAGES],
+    [FAIR, FAIR_SABOTAGES],
+  ] as const) {
+    for (const { title, apply, violation } of sabotages) {
+      it(`catches ${title}`, () => {
+        const world = canary(fleet);
+        const mend = apply();
+        try {
+          expect(() => world.run()).to.throw(violation);
+        } finally {
+          mend();
+        }
+      });
+    }
   }
 
   it("catches a request that is settled twice", () => {
-    const world = canary((settle) => {
+    const world = canary(IN_ORDER_OF_ARRIVAL, (settle) => {
       let count = 0;
       return (record: SettlementRecord) => {
         count += 1;

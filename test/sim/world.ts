@@ -17,6 +17,7 @@ import { Book } from "./checkers.js";
 import { Engine } from "./engine.js";
 import { SimRequest, type EnvoyWorld, type Met } from "./envoy.js";
 import { EventQueue, type Planned } from "./event-queue.js";
+import type { FairStats } from "./fair-book.js";
 import {
   fleetConfig,
   FleetState,
@@ -34,6 +35,8 @@ const TIMER_SLACK_MS = 5;
 const HEALTH_PERIOD_MS = 5_000;
 const MEAN_TOKENS = 80;
 const MS_PER_TOKEN = 40;
+/** What Weir books for a request without an estimate of its own. */
+const DEFAULT_ESTIMATE_TOKENS = 256;
 const SPELL_MS = 5 * MINUTE_MS;
 const MEAN_UP_MS = 12 * MINUTE_MS;
 /** Between two changes of what a worker is, and until it is as it was. */
@@ -60,7 +63,7 @@ export interface RunResult {
   readonly events: number;
   readonly outcomes: ReadonlyMap<string, number>;
   readonly rejections: ReadonlyMap<string, number>;
-  readonly stats: PartitionStats & Met;
+  readonly stats: PartitionStats & Met & Partial<FairStats>;
   /** Hash of everything that happened, in order. */
   readonly trace: string;
 }
@@ -162,7 +165,7 @@ export class World {
       events,
       outcomes: this.#book.outcomes,
       rejections: this.#book.rejections,
-      stats: { ...this.#book.stats, ...this.#met },
+      stats: { ...this.#book.stats, ...this.#met, ...this.#book.fairStats },
       trace: (this.#hash >>> 0).toString(16),
     };
   }
@@ -238,8 +241,17 @@ export class World {
     const headers: [string, string][] = [];
     if (asked !== undefined) headers.push(["x-weir-priority", asked]);
     if (named !== undefined) headers.push(["x-weir-admission-partition", named]);
+    const requestModel = this.#plan.fair && chance.once(0.7) ? model : undefined;
+    if (requestModel !== undefined) headers.push(["x-weir-request-model", requestModel]);
     const index = PRIORITY_CLASSES.findIndex((name) => name === asked?.trim().toLowerCase());
     const tokens = chance.whole(1, 2 * MEAN_TOKENS - 1);
+    const estimated =
+      this.#plan.fair && chance.once(0.7)
+        ? Math.max(1, Math.round(tokens * chance.pick([0.1, 1, 10])))
+        : undefined;
+    if (estimated !== undefined) {
+      headers.push(["x-weir-output-token-estimate", String(estimated)]);
+    }
     new SimRequest(
       {
         id: `r${String(this.#requests)}`,
@@ -247,6 +259,9 @@ export class World {
         partition: this.#fleet.partitionFor(named, model),
         rank: Math.min(index < 0 ? PRIORITY_CLASSES.indexOf("default") : index, tenant.ceiling),
         tokens,
+        tenant: `ip:${tenant.address}`,
+        requestModel,
+        estimateTokens: estimated ?? DEFAULT_ESTIMATE_TOKENS,
         sse: chance.once(0.5),
         source: `${tenant.address}:${String(chance.whole(1_024, 65_535))}`,
         headers,

@@ -23,6 +23,7 @@ interface Party {
   F: number;
   P: number;
   floor: number;
+  spread: number;
 }
 
 /** One clock, written from its rules. */
@@ -33,7 +34,7 @@ class NaiveClock {
   party(key: string, w: number): Party {
     let party = this.parties.find((one) => one.key === key);
     if (party === undefined) {
-      party = { key, w, q: 0, a: 0, F: 0, P: 0, floor: 0 };
+      party = { key, w, q: 0, a: 0, F: 0, P: 0, floor: 0, spread: 0 };
       this.parties.push(party);
     }
     return party;
@@ -56,8 +57,24 @@ class NaiveClock {
   }
 
   unregister(party: Party): void {
+    const busy = this.busyWeight();
     party.q -= 1;
     this.advance();
+    this.rest(party, busy);
+  }
+
+  busyWeight(): number {
+    const busy = this.parties.filter(({ q, a }) => q + a > 0);
+    return busy.reduce((sum, { w }) => sum + w, 0);
+  }
+
+  /** Who goes idle ahead of V leaves its lead to all that were busy. */
+  rest(party: Party, busy: number): void {
+    if (party.q + party.a > 0) return;
+    const lead = party.F - Math.max(this.V, party.spread);
+    if (lead <= 0) return;
+    party.spread = party.F;
+    this.V += Math.floor(((lead * party.w) / busy) * 2 ** 20) / 2 ** 20;
   }
 
   reserve(party: Party, tokens: number): void {
@@ -69,10 +86,12 @@ class NaiveClock {
   }
 
   settle(party: Party, tokens: number, charged: number): void {
+    const busy = this.busyWeight();
     party.F = Math.max(party.F + (charged - tokens) / party.w, party.floor);
     party.P -= tokens / party.w;
     this.advance();
     party.a -= 1;
+    this.rest(party, busy);
   }
 }
 

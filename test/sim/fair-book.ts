@@ -1,0 +1,340 @@
+// Fair sharing in the naive book: who is charged what, where each clock stands, and who should be next.
+// Plain loops over plain lists, by the rules of the clock as they are written down: F and P, not what
+// Weir keeps. All weights are powers of two, so every figure is exact and is compared for equality.
+//
+//   register    nothing waits yet: F = max(F, V) and floor = V; then it waits
+//   reserve     it runs: F grows by estimate / weight
+//   settle c    F = max(F + (c - estimate) / weight, floor)
+//   V           never falls; at least the least F - P of those that wait, or else of those that run,
+//               where P is the estimates of running requests per weight
+//   rest        nothing of it waits or runs any more: V rises by what its F is ahead of V and of its F
+//               at its last rest, times its weight by the weights of all that were busy, in steps of 2^-20
+
+import type { Account } from "../../extproc/core/fairshare/account.js";
+import type { ClockEntry } from "../../extproc/core/fairshare/fair-clock.js";
+import type { Ledger } from "../../extproc/core/fairshare/ledger.js";
+import type { Profile } from "../../extproc/core/fairshare/profile.js";
+import { modelId, tenantKey } from "../../extproc/core/model/ids.js";
+
+export interface ProfileRule {
+  readonly weights: Readonly<Record<string, number>>;
+  readonly other: number;
+}
+
+/** The section `fair_share`; weights are powers of two. */
+export interface FairRule {
+  readonly weights: Readonly<Record<string, number>>;
+  readonly defaultWeight: number;
+  readonly profiles: Readonly<Record<string, ProfileRule>>;
+  readonly maxQueuedPerTenant: number;
+}
+
+export interface FairRequest {
+  readonly id: string;
+  readonly tenant: string;
+  /** The model a proxy named, whether it has a profile or not. */
+  readonly requestModel: string | undefined;
+  readonly estimateTokens: number;
+}
+
+/** What a run has met; one that met nothing proves nothing. */
+export interface FairStats {
+  /** Waiters that were served before an older one of their lane. */
+  passed: number;
+  /** Tenants that came to wait behind the clock's time. */
+  lifted: number;
+  /** Refunds that ended at the floor. */
+  floored: number;
+  /** Tenants that went idle ahead of the clock. */
+  spread: number;
+  /** Requests refused because their tenant had enough waiting. */
+  ceilings: number;
+}
+
+interface Party {
+  readonly key: string;
+  readonly weight: number;
+  F: number;
+  floor: number;
+  /** F at its last rest. */
+  spread: number;
+}
+
+interface Clock {
+  V: number;
+  /** Weir's own, at the last look. */
+  seen: number;
+  readonly parties: Party[];
+}
+
+/** A party of a clock, from the outermost in. */
+interface Line {
+  readonly clock: Clock;
+  readonly party: Party;
+}
+
+interface Booked extends FairRequest {
+  readonly profile: string;
+  readonly lines: readonly Line[];
+  state: "waits" | "runs" | "over";
+}
+
+const FLAT = "";
+const OTHER = "other";
+
+export class FairBook {
+  readonly stats: FairStats = { passed: 0, lifted: 0, floored: 0, spread: 0, ceilings: 0 };
+  readonly rule: FairRule;
+  readonly #violate: (what: string) => void;
+  readonly #requests = new Map<string, Booked>();
+  readonly #clocks = new Map<string, Clock>();
+  readonly #charged = new Map<string, number>();
+
+  constructor(rule: FairRule, violate: (what: string) => void) {
+    this.rule = rule;
+    this.#violate = violate;
+  }
+
+  /** It begins to wait. */
+  register(request: FairRequest): void {
+    const { requestModel } = request;
+    const profile =
+      requestModel !== undefined && Object.hasOwn(this.rule.profiles, requestModel)
+        ? requestModel
+        : FLAT;
+    const lines = this.#linesOf(request.tenant, profile);
+    for (const { clock, party } of lines) {
+      if (this.#count(party, "waits") > 0) continue;
+      if (party.F < clock.V) this.stats.lifted += 1;
+      party.F = Math.max(party.F, clock.V);
+      party.floor = clock.V;
+    }
+    this.#requests.set(request.id, { ...request, profile, lines, state: "waits" });
+    this.#advance(lines);
+  }
+
+  /** It is granted a slot. */
+  reserve(id: string): void {
+    const booked = this.#get(id, "waits");
+    if (booked === undefined) return;
+    booked.state = "runs";
+    for (const { party } of booked.lines) party.F += booked.estimateTokens / party.weight;
+    this.#advance(booked.lines);
+  }
+
+  /** It is over: it left the queue, or it ran and cost this. */
+  end(id: string, tokens: number, clockTokens: number): void {
+    const booked = this.#requests.get(id);
+    if (booked === undefined || booked.state === "over") return;
+    const busy = booked.lines.map(({ clock }) => this.#busyWeight(clock));
+    if (booked.state === "waits") {
+      booked.state = "over";
+      this.#advance(booked.lines);
+    } else this.#settle(booked, tokens, clockTokens);
+    for (const [index, { clock, party }] of booked.lines.entries()) {
+      if (!this.#isBusy(party)) this.#rest(clock, party, busy[index] ?? 0);
+    }
+    this.#requests.delete(id);
+  }
+
+  /** Whose turn it is in a lane, the oldest waiter first. */
+  next<T extends { readonly id: string }>(lane: readonly T[]): T | undefined {
+    const [oldest] = lane;
+    const profile = oldest === undefined ? undefined : this.#requests.get(oldest.id)?.profile;
+    let best: T | undefined;
+    for (const entry of lane) {
+      const booked = this.#requests.get(entry.id);
+      if (booked === undefined || booked.profile !== profile) continue;
+      const leader = best === undefined ? undefined : this.#requests.get(best.id);
+      if (leader === undefined || before(booked.lines, leader.lines)) best = entry;
+    }
+    if (best !== oldest) this.stats.passed += 1;
+    return best;
+  }
+
+  /** Waiters of the tenant of a request among these. */
+  queuedWith(id: string, waiters: readonly { readonly id: string }[]): number {
+    const tenant = this.#requests.get(id)?.tenant;
+    return waiters.filter((one) => this.#requests.get(one.id)?.tenant === tenant).length;
+  }
+
+  /** Compares the book with the ledger. */
+  check(ledger: Ledger): void {
+    let charged = ledger.overflow.charged;
+    for (const account of ledger.accounts()) {
+      charged += account.charged;
+      this.#checkAccount(account);
+    }
+    let expected = 0;
+    for (const tokens of this.#charged.values()) expected += tokens;
+    this.#same("tokens charged in all", charged, expected);
+    for (const tenant of this.#charged.keys()) {
+      // An account with nothing to remember may be forgotten.
+      const account = ledger.account(tenantKey(tenant));
+      if (account === undefined && this.#ofTenant(tenant).length > 0) {
+        this.#violate(`${tenant} has requests and no account`);
+      }
+      if (account !== undefined && this.#isListed(tenant)) {
+        this.#same(`tokens charged to ${tenant}`, account.charged, this.#charged.get(tenant) ?? 0);
+      }
+    }
+    for (const [name, clock] of this.#clocks) this.#checkClock(ledger, name, clock);
+  }
+
+  #settle(booked: Booked, tokens: number, clockTokens: number): void {
+    for (const { party } of booked.lines) {
+      const corrected = party.F + (clockTokens - booked.estimateTokens) / party.weight;
+      if (corrected < party.floor) this.stats.floored += 1;
+      party.F = Math.max(corrected, party.floor);
+    }
+    // The clock looks at those that ran until now, without what was booked for this one.
+    this.#advance(booked.lines, booked);
+    booked.state = "over";
+    this.#charged.set(booked.tenant, (this.#charged.get(booked.tenant) ?? 0) + tokens);
+  }
+
+  #isBusy(party: Party): boolean {
+    return this.#count(party, "waits") + this.#count(party, "runs") > 0;
+  }
+
+  #busyWeight(clock: Clock): number {
+    const busy = clock.parties.filter((party) => this.#isBusy(party));
+    return busy.reduce((sum, { weight }) => sum + weight, 0);
+  }
+
+  /** What a party had beyond the clock when it rests counts as served to all that were busy. */
+  #rest(clock: Clock, party: Party, busyWeight: number): void {
+    const lead = party.F - Math.max(clock.V, party.spread);
+    if (lead <= 0) return;
+    this.stats.spread += 1;
+    party.spread = party.F;
+    clock.V += Math.floor(((lead * party.weight) / busyWeight) * 2 ** 20) / 2 ** 20;
+  }
+
+  /** @param settled still runs, but its estimate is no longer booked */
+  #advance(lines: readonly Line[], settled?: Booked): void {
+    for (const { clock } of lines) {
+      const waiting = clock.parties.filter((party) => this.#count(party, "waits") > 0);
+      const running = clock.parties.filter((party) => this.#count(party, "runs") > 0);
+      const those = waiting.length > 0 ? waiting : running;
+      const positions = those.map((party) => party.F - this.#provisional(party, settled));
+      if (those.length > 0) clock.V = Math.max(clock.V, Math.min(...positions));
+    }
+  }
+
+  #provisional(party: Party, settled: Booked | undefined): number {
+    let tokens = 0;
+    for (const booked of this.#requests.values()) {
+      const here = booked.lines.some((line) => line.party === party);
+      if (here && booked.state === "runs" && booked !== settled) tokens += booked.estimateTokens;
+    }
+    return tokens / party.weight;
+  }
+
+  #count(party: Party, state: Booked["state"]): number {
+    let count = 0;
+    for (const booked of this.#requests.values()) {
+      if (booked.state === state && booked.lines.some((line) => line.party === party)) count += 1;
+    }
+    return count;
+  }
+
+  #linesOf(tenant: string, profile: string): Line[] {
+    const { weights, defaultWeight, profiles } = this.rule;
+    if (!this.#charged.has(tenant)) this.#charged.set(tenant, 0);
+    const line = (name: string, key: string, weight: number): Line => {
+      let clock = this.#clocks.get(name);
+      if (clock === undefined) {
+        clock = { V: 0, seen: 0, parties: [] };
+        this.#clocks.set(name, clock);
+      }
+      let party = clock.parties.find((one) => one.key === key);
+      if (party === undefined) {
+        party = { key, weight, F: 0, floor: 0, spread: 0 };
+        clock.parties.push(party);
+      }
+      return { clock, party };
+    };
+    const rule = profiles[profile];
+    if (rule === undefined) return [line(FLAT, tenant, weights[tenant] ?? defaultWeight)];
+    const named = rule.weights[tenant];
+    if (named !== undefined) return [line(profile, tenant, named)];
+    return [line(profile, OTHER, rule.other), line(`${profile} ${OTHER}`, tenant, defaultWeight)];
+  }
+
+  #checkAccount({ key, queued, active, reserved }: Account): void {
+    const own = this.#ofTenant(key);
+    const running = own.filter(({ state }) => state === "runs");
+    let estimates = 0;
+    for (const { estimateTokens } of running) estimates += estimateTokens;
+    this.#same(`waiting requests of ${key}`, queued, own.length - running.length);
+    this.#same(`running requests of ${key}`, active, running.length);
+    this.#same(`tokens reserved for ${key}`, reserved, estimates);
+  }
+
+  #checkClock(ledger: Ledger, name: string, clock: Clock): void {
+    const [model, inner] = name.split(" ");
+    const profile = name === FLAT ? ledger.flat : ledger.profiles.get(modelId(model ?? ""));
+    if (profile === undefined) {
+      this.#violate(`there is no profile ${name}`);
+      return;
+    }
+    const where = name === FLAT ? "the flat clock" : `the clock "${name}"`;
+    const actual = profile.clockOf(inner === undefined ? "explicit" : "other");
+    if (actual.virtualTime < clock.seen) this.#violate(`${where} goes back`);
+    clock.seen = actual.virtualTime;
+    this.#same(`V of ${where}`, actual.virtualTime, clock.V);
+    for (const { key, F } of clock.parties) {
+      const entry = entryOf(ledger, profile, inner !== undefined, key);
+      if (entry !== undefined) this.#same(`F of ${key} in ${where}`, entry.virtualFinish, F);
+    }
+  }
+
+  #ofTenant(tenant: string): Booked[] {
+    return [...this.#requests.values()].filter((one) => one.tenant === tenant);
+  }
+
+  #isListed(tenant: string): boolean {
+    const { weights, profiles } = this.rule;
+    return [weights, ...Object.values(profiles).map((one) => one.weights)].some((list) =>
+      Object.hasOwn(list, tenant),
+    );
+  }
+
+  #get(id: string, state: Booked["state"]): Booked | undefined {
+    const booked = this.#requests.get(id);
+    if (booked?.state === state) return booked;
+    this.#violate(`the share of ${id} is ${booked?.state ?? "unknown"}, not ${state}`);
+    return undefined;
+  }
+
+  #same(what: string, actual: number, expected: number): void {
+    if (actual !== expected) {
+      this.#violate(`${what}: Weir says ${String(actual)}, the book ${String(expected)}`);
+    }
+  }
+}
+
+/** Least F first; of equals a named tenant before the bucket, then the smaller key; then within. */
+function before(mine: readonly Line[], theirs: readonly Line[]): boolean {
+  for (const [index, { party }] of mine.entries()) {
+    const other = theirs[index]?.party;
+    if (other === undefined || other === party) continue;
+    if (party.F !== other.F) return party.F < other.F;
+    if ((mine.length === 1) !== (theirs.length === 1)) return mine.length === 1;
+    return party.key < other.key;
+  }
+  return false;
+}
+
+function entryOf(
+  ledger: Ledger,
+  profile: Profile,
+  inner: boolean,
+  key: string,
+): ClockEntry | undefined {
+  if (key === OTHER) return profile.other;
+  return ledger
+    .account(tenantKey(key))
+    ?.existingEntry(profile.clockOf(inner ? "other" : "explicit"));
+}

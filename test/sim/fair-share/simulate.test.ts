@@ -1,0 +1,172 @@
+// Runs every scenario of `npm run simulate` briefly, so that none of them rots, and looks at what it says.
+
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect } from "chai";
+import { startProcess } from "../../support/process.js";
+import { runSimulate } from "./command.js";
+import { simulatePool, type PoolReport } from "./report.js";
+import { SCENARIOS } from "./scenarios.js";
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const LISTED = Object.keys(SCENARIOS);
+
+async function run(...args: string[]): Promise<{ code: number; out: string; errors: string }> {
+  const out: string[] = [];
+  const errors: string[] = [];
+  const code = await runSimulate(args, {
+    print: (text) => out.push(text),
+    complain: (text) => errors.push(text),
+  });
+  return { code, out: out.join("\n"), errors: errors.join("\n") };
+}
+
+function poolsOf(name: string, lengthMs = HOUR_MS): PoolReport[] {
+  return (SCENARIOS[name]?.pools(lengthMs) ?? []).map((plan) => simulatePool(plan, 3, lengthMs));
+}
+
+/** Got over due, by contestant. */
+function gains(report: PoolReport | undefined): Record<string, number> {
+  const { contestants = [] } = report?.tally ?? {};
+  return Object.fromEntries(
+    contestants.map(({ name, servedTokens, dueTokens }) => [name, servedTokens / dueTokens]),
+  );
+}
+
+describe("npm run simulate", function () {
+  this.timeout(60_000);
+  let folder = "";
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "weir-simulate-"));
+  });
+
+  after(async () => {
+    await rm(folder, { recursive: true });
+  });
+
+  for (const name of LISTED) {
+    it(`prints and draws ${name}, without a slot that idles while somebody waits`, async () => {
+      const file = join(folder, `${name}.svg`);
+      const { code, out, errors } = await run("--scenario", name, "--minutes", "5", "--out", file);
+      expect({ code, errors }).to.deep.equal({ code: 0, errors: "" });
+      const pools = SCENARIOS[name]?.pools(5 * MINUTE_MS) ?? [];
+      expect(out).to.include("5 virtual minutes, seed 1");
+      for (const figure of [/^Jain index of S\/w +[01]\.\d{4}$/gm, /^largest gap +/gm]) {
+        expect(out.match(figure)).to.have.length(pools.length);
+      }
+      expect(out.match(/^idle slots meanwhile +0 ms/gm)).to.have.length(pools.length);
+      expect(out).not.to.match(/[1-9]\d* violations/);
+      const svg = await readFile(file, "utf8");
+      expect(svg)
+        .to.match(/^<svg /)
+        .and.to.include("</svg>");
+      for (const { contestants, tenants, title } of pools) {
+        expect(svg).to.include(title);
+        for (const tenant of tenants) expect(out).to.match(new RegExp(`^${tenant.name} `, "m"));
+        for (const one of contestants)
+          expect(svg).to.include(`${one.name} (${String(one.weight)})`);
+      }
+      for (const axis of ["time (seconds)", "output tokens", "output tokens per weight"]) {
+        expect(svg).to.include(`>${axis}<`);
+      }
+    });
+  }
+
+  it("says the same for the same seed, and something else for another", async () => {
+    const of = async (seed: string): Promise<string> =>
+      (await run("--scenario", "two-to-one", "--minutes", "5", "--seed", seed)).out;
+    expect(await of("7")).to.equal(await of("7"));
+    expect((await of("7")).split("\n").slice(3)).not.to.deep.equal(
+      (await of("8")).split("\n").slice(3),
+    );
+  });
+
+  it("lists the scenarios when none is named", async () => {
+    const { code, out } = await run();
+    expect(code).to.equal(0);
+    for (const name of LISTED) expect(out).to.match(new RegExp(`^  ${name} `, "m"));
+  });
+
+  for (const [args, reason] of [
+    [["--scenario", "three-to-one"], '--scenario: "three-to-one" is unknown'],
+    [["--scenario", "toString"], '--scenario: "toString" is unknown'],
+    [
+      ["--scenario", "two-to-one", "--minutes", "0"],
+      '--minutes: a number from 1 to 10080, got "0"',
+    ],
+    [["--scenario", "two-to-one", "--seed", "1.5"], "--seed: a whole number from 0 to 4294967295"],
+    [["--scenario", "two-to-one", "--seed", ""], "--seed: a whole number from 0 to 4294967295"],
+    [["--weights", "2:1"], "Unknown option '--weights'"],
+    [["--scenario", "two-to-one", "--minutes", "1", "--out", "/nowhere/a.svg"], "ENOENT"],
+  ] as const) {
+    it(`refuses ${args.join(" ")} with the reason and the list, exit code 2`, async () => {
+      const { code, errors } = await run(...args);
+      expect(code).to.equal(2);
+      expect(errors).to.include(reason);
+      for (const name of LISTED) expect(errors).to.include(name);
+    });
+  }
+
+  it("is the script of that name, and ends with the exit code", async () => {
+    const { scripts } = JSON.parse(await readFile("package.json", "utf8")) as {
+      scripts: Record<string, string>;
+    };
+    const [node, ...args] = scripts["simulate"]?.split(" ") ?? [];
+    expect(node).to.equal("node");
+    const wrong = startProcess(process.execPath, [...args, "--scenario", "nothing"]);
+    expect((await wrong.ended).code, wrong.describe()).to.equal(2);
+    expect(wrong.stderr).to.include("two-to-one");
+  });
+});
+
+describe("what the scenarios show", () => {
+  for (const name of ["two-to-one", "four-weights", "long-context", "disconnect-storm"]) {
+    it(`${name}: in an hour each tenant gets its due within 5 %`, () => {
+      for (const report of poolsOf(name)) {
+        for (const gain of Object.values(gains(report))) expect(gain).to.be.within(0.95, 1.05);
+      }
+    });
+  }
+
+  it("disconnect-storm: clients that hang up pay no less than what was produced for them", () => {
+    const [report] = poolsOf("disconnect-storm");
+    for (const { name, producedTokens, chargedTokens } of report?.tally.tenants ?? []) {
+      expect(chargedTokens, name).to.be.at.least(producedTokens);
+    }
+  });
+
+  it("identity-flood: invented names gain nothing against named tenants of a profile", () => {
+    const [profile] = poolsOf("identity-flood");
+    for (const gain of Object.values(gains(profile))) expect(gain).to.be.within(0.95, 1.05);
+  });
+
+  it("identity-flood: with flat weights each name counts as a tenant, so a flood does gain", () => {
+    const [, flat] = poolsOf("identity-flood");
+    expect(gains(flat)["flood"]).to.be.greaterThan(3);
+  });
+
+  it("batch-and-interactive: conversations pass batch work, and a tenant's two kinds make one share", () => {
+    const [report] = poolsOf("batch-and-interactive");
+    expect(gains(report)["chatty"]).to.be.within(0.95, 1.05);
+    const median = (name: string): number => {
+      const { waitsMs = [] } = report?.tally.tenants.find((one) => one.name === name) ?? {};
+      return [...waitsMs].sort((one, other) => one - other)[Math.floor(waitsMs.length / 2)] ?? 0;
+    };
+    expect(median("chatty, chat")).to.be.lessThan(median("chatty, batch") / 5);
+  });
+
+  it("leave-and-return: who was away gets its share again, and nothing for the time it was away", () => {
+    const [report] = poolsOf("leave-and-return");
+    const { samples, contestants } = report?.tally ?? { samples: [], contestants: [] };
+    const servedAt = (ms: number): readonly number[] =>
+      samples.findLast(({ atMs }) => atMs <= ms)?.servedTokens ?? [];
+    const index = contestants.findIndex(({ name }) => name === "traveller");
+    const steady = contestants.findIndex(({ name }) => name === "steady");
+    const [back, end] = [servedAt((HOUR_MS * 2) / 3), servedAt(HOUR_MS)];
+    const since = (at: number): number => (end[at] ?? 0) - (back[at] ?? 0);
+    expect(since(index) / since(steady)).to.be.closeTo(5 / 3, 0.15);
+  });
+});
