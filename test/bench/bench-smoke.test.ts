@@ -14,5 +14,22 @@ describe("npm run bench", () => {
     expect(bench.stdout.match(/^ +ratio +(CPU )?\d+\.\d\dx/gm)).to.have.length(4);
     expect(bench.stdout.match(/ 0 errors/g)).to.have.length(6);
     expect(bench.stdout.match(/waiters +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
+    expect(bench.stdout.match(/ queued +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
+    // Three tenants with Weir and without it, no refusal among their requests, and four bars.
+    expect(bench.stdout.match(/ connections +\d+\.\d requests\/s .* errors 0$/gm)).to.have.length(
+      6,
+    );
+    expect(bench.stdout.match(/^ +(PASS|MISS) /gm)).to.have.length(4);
   }).timeout(110_000);
+
+  it("runs only what is named, and says which benchmarks there are", async () => {
+    const one = startProcess(process.execPath, ["test/bench/run.mjs", "scheduler", "--smoke"]);
+    expect((await one.ended).code, one.describe()).to.equal(0);
+    expect(one.stdout.match(/waiters +\d+/g)).to.have.length(4);
+    expect(one.stdout).to.not.include("JSON 1 kB");
+    const unknown = startProcess(process.execPath, ["test/bench/run.mjs", "noise"]);
+    expect((await unknown.ended).code).to.equal(1);
+    const known = "gateway, scheduler, fair-share, noisy";
+    expect(unknown.stderr).to.include(`no benchmark "noise"; there are: ${known}`);
+  }).timeout(60_000);
 });

@@ -10,6 +10,7 @@ import { monotonicMs } from "../../extproc/core/model/time.js";
 import type { Permit } from "../../extproc/core/scheduler/permit.js";
 import { Scheduler } from "../../extproc/core/scheduler/scheduler.js";
 import { ask, settings } from "../support/scheduler.js";
+import type { Print } from "./print.js";
 
 /** Slots of each partition. */
 const SLOTS = 16;
@@ -77,7 +78,7 @@ function measure(partitions: number, waiters: number, rounds: number): number {
   return Number(process.hrtime.bigint() - start) / 1_000 / rounds;
 }
 
-export function benchScheduler(print: (line: string) => void, smoke: boolean): void {
+export function benchScheduler(print: Print, smoke: boolean): void {
   const rounds = smoke ? 2_000 : 100_000;
   print("Scheduler: a request ends, a waiter is served, a request arrives");
   const cases = [

@@ -166,7 +166,10 @@ export function expectContended(
 }
 
 /** A page of Weir's admin server. */
-export async function adminPage(stack: Stack, path: "/metrics" | "/state"): Promise<string> {
+export async function adminPage(
+  stack: Stack,
+  path: "/metrics" | "/state" | "/state/fair-share",
+): Promise<string> {
   const { listen } = stack.config.admin;
   if (listen.kind !== "tcp") throw new Error("the admin server is not on TCP");
   return (await request({ port: listen.port, path })).body.toString("utf8");

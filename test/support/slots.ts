@@ -78,10 +78,11 @@ export interface StreamingChat {
   readonly contentEvents: () => number;
 }
 
-/** Opens a chat stream of 50 tokens. */
+/** Opens a chat stream of this many tokens, without usage at its end. */
 export function openStream(
   stack: Pick<Stack, "port">,
   headers: readonly (readonly [string, string])[] = [],
+  tokens = 50,
 ): StreamingChat {
   let text = "";
   const opened = open({
@@ -94,7 +95,7 @@ export function openStream(
       text += chunk.toString("utf8");
     },
   });
-  opened.write(chatBody({ stream: true, max_tokens: 50, ignore_eos: true }));
+  opened.write(chatBody({ stream: true, max_tokens: tokens, ignore_eos: true }));
   opened.end();
   opened.answer.catch(() => undefined);
   return {
