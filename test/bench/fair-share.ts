@@ -40,6 +40,7 @@ class Load {
           this.#running.push({ tenant, permit });
         },
         onTimedOut: () => undefined,
+        onDisplaced: () => undefined,
         onPreempted: () => undefined,
         onWake: () => undefined,
       },

@@ -38,6 +38,7 @@ class Load {
           this.#running.push(permit);
         },
         onTimedOut: () => undefined,
+        onDisplaced: () => undefined,
         onPreempted: () => undefined,
         onWake: () => undefined,
       },

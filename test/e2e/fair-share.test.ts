@@ -369,14 +369,14 @@ onPacedStack(
         expectContended(await openChat(stack(), chat).answer, "scheduler_queue_full", 30);
       }
       const refused = recordsOf(stack(), "noisy");
-      expect(refused.map(({ queueLimit }) => queueLimit)).to.deep.equal(
+      expect(refused.map(({ queueRefusal }) => queueRefusal)).to.deep.equal(
         new Array<string>(3).fill("tenant_limit"),
       );
       const quiet = await openQueued(stack(), chatOf("quiet", "quiet", tokens));
       // Now the queue itself is full: another tenant meets its limit, not one of its own.
       const late = await openChat(stack(), chatOf("late", "late", tokens)).answer;
       expectContended(late, "scheduler_queue_full", 30);
-      expect(recordsOf(stack(), "late")[0]?.queueLimit).to.equal("global_limit");
+      expect(recordsOf(stack(), "late")[0]?.queueRefusal).to.equal("global_limit");
       await stack().until("all are served", async () => {
         await produceTokens(stack(), tokens);
         return stack().settled.length === 10;

@@ -128,7 +128,10 @@ export class Book {
     known.heldAt = this.#bench.now;
     known.partition.lane(known.rank).push(known);
     // Whom nobody serves is refused before it asks for a slot.
-    if (this.#fleet.serves(known.model, known.partition.name)) this.#fair?.register(known.arrival);
+    if (this.#fleet.serves(known.model, known.partition.name)) {
+      const others = known.partition.lane(known.rank).filter((one) => one !== known);
+      this.#fair?.register(known.arrival, others, known.partition.capacity);
+    }
     told();
     // The request is put on from elsewhere meanwhile, which the compiler does not see.
     if ((known.state as Known["state"]) === "asking") this.violate(`${id} gets no answer`);
@@ -157,7 +160,7 @@ export class Book {
     }
     if (worker.rule.model !== known.model) this.violate(`${id} goes to another model's worker`);
     known.partition.grant(known, this.#bench.now);
-    this.#fair?.reserve(id);
+    this.#fair?.reserve(id, known.partition.lane(known.rank));
     known.state = "running";
     known.worker = runtimeOf(worker);
     this.#load.set(known.worker, (this.#load.get(known.worker) ?? 0) + 1);
@@ -289,6 +292,11 @@ export class Book {
         return;
       }
       case "scheduler_queue_full":
+        if (known.state === "held") {
+          this.#checkDisplaced(known);
+          return;
+        }
+        this.#checkNobodyHasMore(known);
         // The request itself stands in the book's lane.
         if (this.#overCeiling(known)) {
           if (this.#fair !== undefined) this.#fair.stats.ceilings += 1;
@@ -314,7 +322,7 @@ export class Book {
   /** A slot for which no worker is there: it is granted by the rules and given back at once. */
   #grantInVain(known: Known): void {
     known.partition.grant(known, this.#bench.now);
-    this.#fair?.reserve(known.id);
+    this.#fair?.reserve(known.id, known.partition.lane(known.rank));
     known.partition.running.delete(known);
     known.partition.lane(known.rank).unshift(known);
   }
@@ -340,6 +348,45 @@ export class Book {
     const least = record.charge?.kind === "cancelled" ? 0 : 1;
     const onTheClock = record.charge?.clockTokens ?? 0;
     this.#same(`charge of ${known.id} on the clock`, onTheClock, Math.max(least, tokens));
+  }
+
+  /** A waiter loses its place to the request that is asking, which is of a contender with fewer. */
+  #checkDisplaced(known: Known): void {
+    const { id, partition, rank } = known;
+    const fair = this.#fair;
+    const waiters = partition.lanes.flat() as Known[];
+    const newcomer = waiters.find(({ state }) => state === "asking");
+    if (fair === undefined || newcomer === undefined) {
+      this.violate(`${id} loses its place in the queue`);
+      return;
+    }
+    fair.stats.displaced += 1;
+    const placesOf = (one: Known): number => fair.contendersLike(one.id, waiters).length;
+    const like = fair.contendersLike(id, waiters);
+    const right =
+      partition.queued === partition.queueSize + 1 &&
+      like.length === Math.max(...waiters.map(placesOf)) &&
+      like.length > placesOf(newcomer) &&
+      rank === Math.min(...like.map((one) => one.rank)) &&
+      rank <= newcomer.rank &&
+      like.filter((one) => one.rank === rank).at(-1) === known;
+    if (!right) this.violate(`${id} loses its place to ${newcomer.id} against the rule`);
+  }
+
+  /** Whoever is refused by a full queue has found no contender that has more and could give way. */
+  #checkNobodyHasMore(newcomer: Known): void {
+    const fair = this.#fair;
+    if (fair === undefined || this.#overCeiling(newcomer)) return;
+    const waiters = newcomer.partition.lanes.flat() as Known[];
+    const placesOf = (one: Known): number => fair.contendersLike(one.id, waiters).length;
+    const most = Math.max(...waiters.map(placesOf));
+    if (most <= placesOf(newcomer)) return;
+    const someoneStays = waiters
+      .filter((one) => placesOf(one) === most)
+      .some((one) =>
+        fair.contendersLike(one.id, waiters).every(({ rank }) => rank > newcomer.rank),
+      );
+    if (!someoneStays) this.violate(`${newcomer.id} is refused although another has more places`);
   }
 
   /** Its tenant has more waiting in the partition than it may have. */

@@ -4,6 +4,8 @@
 //
 //   register    nothing waits yet: F = max(F, V) and floor = V; then it waits
 //   reserve     it runs: F grows by estimate / weight
+//   join        nothing of it waits in the lane yet, but others do: F and floor are at least the F - P of
+//               the next one there, less one default estimate for each slot, per weight
 //   settle c    F = max(F + (c - estimate) / weight, floor)
 //   V           never falls; at least the least F - P of those that wait, or else of those that run,
 //               where P is the estimates of running requests per weight
@@ -45,10 +47,16 @@ export interface FairStats {
   lifted: number;
   /** Refunds that ended at the floor. */
   floored: number;
+  /** Tenants that came to a lane far behind those that wait there. */
+  joined: number;
+  /** Turns of a profile that did not have the oldest waiter. */
+  turned: number;
   /** Tenants that went idle ahead of the clock. */
   spread: number;
   /** Requests refused because their tenant had enough waiting. */
   ceilings: number;
+  /** Waiters that gave up their place to a tenant that had fewer. */
+  displaced: number;
 }
 
 interface Party {
@@ -76,27 +84,46 @@ interface Line {
 interface Booked extends FairRequest {
   readonly profile: string;
   readonly lines: readonly Line[];
+  /** Profiles of a lane take turns: each request brings one, a grant uses up the oldest. */
+  turn: number;
   state: "waits" | "runs" | "over";
 }
 
+/** One request of a lane. */
+interface InLane {
+  readonly id: string;
+}
+
+/** What Weir books for a request without an estimate of its own. */
+export const DEFAULT_ESTIMATE_TOKENS = 256;
 const FLAT = "";
 const OTHER = "other";
 
 export class FairBook {
-  readonly stats: FairStats = { passed: 0, lifted: 0, floored: 0, spread: 0, ceilings: 0 };
+  readonly stats: FairStats = {
+    passed: 0,
+    lifted: 0,
+    floored: 0,
+    joined: 0,
+    turned: 0,
+    spread: 0,
+    ceilings: 0,
+    displaced: 0,
+  };
   readonly rule: FairRule;
   readonly #violate: (what: string) => void;
   readonly #requests = new Map<string, Booked>();
   readonly #clocks = new Map<string, Clock>();
   readonly #charged = new Map<string, number>();
+  #turns = 0;
 
   constructor(rule: FairRule, violate: (what: string) => void) {
     this.rule = rule;
     this.#violate = violate;
   }
 
-  /** It begins to wait. */
-  register(request: FairRequest): void {
+  /** It begins to wait behind the others of its lane. */
+  register(request: FairRequest, others: readonly InLane[], slots: number): void {
     const { requestModel } = request;
     const profile =
       requestModel !== undefined && Object.hasOwn(this.rule.profiles, requestModel)
@@ -109,15 +136,20 @@ export class FairBook {
       party.F = Math.max(party.F, clock.V);
       party.floor = clock.V;
     }
-    this.#requests.set(request.id, { ...request, profile, lines, state: "waits" });
+    this.#turns += 1;
+    const booked: Booked = { ...request, profile, lines, turn: this.#turns, state: "waits" };
+    this.#requests.set(request.id, booked);
     this.#advance(lines);
+    this.#join(booked, this.#bookedOf(others), slots);
   }
 
-  /** It is granted a slot. */
-  reserve(id: string): void {
+  /** It is granted a slot; `left` are those that still wait in its lane. */
+  reserve(id: string, left: readonly InLane[]): void {
     const booked = this.#get(id, "waits");
     if (booked === undefined) return;
     booked.state = "runs";
+    const first = this.#firstInTurn(this.#bookedOf(left));
+    if (first !== undefined && first.turn < booked.turn) first.turn = booked.turn;
     for (const { party } of booked.lines) party.F += booked.estimateTokens / party.weight;
     this.#advance(booked.lines);
   }
@@ -138,9 +170,11 @@ export class FairBook {
   }
 
   /** Whose turn it is in a lane, the oldest waiter first. */
-  next<T extends { readonly id: string }>(lane: readonly T[]): T | undefined {
+  next<T extends InLane>(lane: readonly T[]): T | undefined {
     const [oldest] = lane;
-    const profile = oldest === undefined ? undefined : this.#requests.get(oldest.id)?.profile;
+    const inTurn = this.#firstInTurn(this.#bookedOf(lane));
+    const profile = inTurn?.profile;
+    if (inTurn !== undefined && inTurn.id !== oldest?.id) this.stats.turned += 1;
     let best: T | undefined;
     for (const entry of lane) {
       const booked = this.#requests.get(entry.id);
@@ -153,9 +187,15 @@ export class FairBook {
   }
 
   /** Waiters of the tenant of a request among these. */
-  queuedWith(id: string, waiters: readonly { readonly id: string }[]): number {
+  queuedWith(id: string, waiters: readonly InLane[]): number {
     const tenant = this.#requests.get(id)?.tenant;
     return waiters.filter((one) => this.#requests.get(one.id)?.tenant === tenant).length;
+  }
+
+  /** The waiters of the contender of a request: of its tenant, or of the bucket of others. */
+  contendersLike<T extends InLane>(id: string, waiters: readonly T[]): T[] {
+    const party = this.#requests.get(id)?.lines[0]?.party;
+    return waiters.filter((one) => this.#requests.get(one.id)?.lines[0]?.party === party);
   }
 
   /** Compares the book with the ledger. */
@@ -191,6 +231,36 @@ export class FairBook {
     this.#advance(booked.lines, booked);
     booked.state = "over";
     this.#charged.set(booked.tenant, (this.#charged.get(booked.tenant) ?? 0) + tokens);
+  }
+
+  #bookedOf(lane: readonly InLane[]): Booked[] {
+    return lane.flatMap(({ id }) => this.#requests.get(id) ?? []);
+  }
+
+  #firstInTurn(booked: readonly Booked[]): Booked | undefined {
+    const [first] = [...booked].sort((one, other) => one.turn - other.turn);
+    return first;
+  }
+
+  /** A party that begins to wait in a lane is lifted to near the next one of its profile there. */
+  #join(booked: Booked, others: readonly Booked[], slots: number): void {
+    let rivals = others.filter(({ profile }) => profile === booked.profile);
+    for (const [depth, { clock, party }] of booked.lines.entries()) {
+      const [best] = [...rivals].sort((one, other) =>
+        before(one.lines.slice(depth), other.lines.slice(depth)) ? -1 : 1,
+      );
+      const next = best?.lines[depth];
+      rivals = rivals.filter(({ lines }) => lines[depth]?.party === party);
+      if (next === undefined || rivals.length > 0) continue;
+      const position = next.party.F - this.#provisional(next.party, undefined);
+      const least = position - (slots * DEFAULT_ESTIMATE_TOKENS) / party.weight;
+      if (party.F >= least) continue;
+      this.stats.joined += 1;
+      party.F = least;
+      party.floor = Math.max(party.floor, least);
+      party.spread = Math.max(party.spread, least - this.#provisional(party, undefined));
+      this.#advance([{ clock, party }]);
+    }
   }
 
   #isBusy(party: Party): boolean {

@@ -6,6 +6,7 @@ import { FairTicket } from "../../extproc/core/fairshare/ticket.js";
 import type { LinkedQueue, QueueNode } from "../../extproc/core/model/linked-queue.js";
 import { Lanes, type LaneWaiter } from "../../extproc/core/scheduler/lanes.js";
 import { Partition } from "../../extproc/core/scheduler/partition.js";
+import { QueueShares } from "../../extproc/core/scheduler/queue-shares.js";
 import { everyNth, replace, replaceGetter } from "./replace.js";
 import type { Sabotage } from "./sabotage.js";
 
@@ -107,7 +108,7 @@ const OF_CHARGES: readonly Sabotage[] = [
 const OF_THE_CLOCK: readonly Sabotage[] = [
   {
     title: "a tenant that comes back with what it was behind when it left",
-    violation: /F of \S+ in .*: Weir says|it is the turn of/,
+    violation: /[FV] of .*: Weir says|it is the turn of/,
     apply: () =>
       replace(
         FairClock.prototype,
@@ -123,7 +124,7 @@ const OF_THE_CLOCK: readonly Sabotage[] = [
   },
   {
     title: "a refund that goes below the floor",
-    violation: /F of \S+ in .*: Weir says|it is the turn of/,
+    violation: /[FV] of .*: Weir says|it is the turn of/,
     apply: () =>
       replace(
         FairClock.prototype,
@@ -186,6 +187,25 @@ const OF_TURNS: readonly Sabotage[] = [
             return last;
           },
       ),
+  },
+  {
+    title: "the oldest waiter that gives up its place instead of the newest",
+    violation: /loses its place to \S+ against the rule/,
+    apply: () =>
+      replace(
+        Lanes.prototype,
+        "givesWayTo",
+        (original) =>
+          function oldest(this: Lanes<unknown>, newcomer) {
+            const newest = original.call(this, newcomer);
+            return newest?.share?.queuePlace?.holder.waiters[newest.rank].head;
+          },
+      ),
+  },
+  {
+    title: "a full queue that never makes room",
+    violation: /is refused although another has more places/,
+    apply: () => replace(QueueShares.prototype, "givesWayTo", () => () => undefined),
   },
   {
     title: "a tenant's ceiling that is ignored",

@@ -78,8 +78,8 @@ const OF_QUEUE_AND_SLOTS: readonly Sabotage[] = [
         Lanes.prototype,
         "push",
         (original) =>
-          function barging(this: Lanes<unknown>, waiter) {
-            original.call(this, waiter);
+          function barging(this: Lanes<unknown>, waiter, catchUpTokens) {
+            original.call(this, waiter, catchUpTokens);
             const { queue } = waiter.node as Linked;
             for (let others = queue.size - 1; others > 0; others -= 1) {
               const first = queue.shift();

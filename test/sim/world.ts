@@ -27,6 +27,7 @@ import {
   type FleetPlan,
   type WorkerState,
 } from "./fleet.js";
+import { DEFAULT_ESTIMATE_TOKENS } from "./fair-book.js";
 import type { PartitionStats } from "./partition-book.js";
 
 const MINUTE_MS = 60_000;
@@ -35,8 +36,6 @@ const TIMER_SLACK_MS = 5;
 const HEALTH_PERIOD_MS = 5_000;
 const MEAN_TOKENS = 80;
 const MS_PER_TOKEN = 40;
-/** What Weir books for a request without an estimate of its own. */
-const DEFAULT_ESTIMATE_TOKENS = 256;
 const SPELL_MS = 5 * MINUTE_MS;
 const MEAN_UP_MS = 12 * MINUTE_MS;
 /** Between two changes of what a worker is, and until it is as it was. */

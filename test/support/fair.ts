@@ -43,5 +43,6 @@ export function fairQueueing(sketch: FairSketch = {}): FairQueueing {
   return {
     ledger: new Ledger(config, monotonicMs(0)),
     maxQueuedPerTenant: config.max_queued_requests_per_tenant,
+    catchUpTokensPerSlot: config.default_output_tokens,
   };
 }

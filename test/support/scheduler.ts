@@ -118,6 +118,8 @@ export class SchedulerBench {
   readonly granted: string[] = [];
   readonly timedOut: { readonly request: string; readonly retryAfterS: number }[] = [];
   readonly preempted: { readonly victim: string; readonly by: number }[] = [];
+  /** Waiters whose place went to another tenant. */
+  readonly displaced: string[] = [];
   readonly wakes: number[] = [];
   readonly permits = new Map<string, Permit>();
   readonly waiters = new Map<string, Waiter<string>>();
@@ -138,6 +140,9 @@ export class SchedulerBench {
         },
         onTimedOut: (request, retryAfterS) => {
           this.timedOut.push({ request, retryAfterS });
+        },
+        onDisplaced: (request) => {
+          this.displaced.push(request);
         },
         onPreempted: (victim, by) => {
           this.preempted.push({ victim, by });

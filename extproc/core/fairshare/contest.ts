@@ -89,12 +89,13 @@ export class Contest<W> {
    * Lets a waiter contend, behind the earlier ones of its tenant.
    *
    * @param contenders from the outermost in; at least one
+   * @param catchUpTokens how far behind the next one a contender may begin, output tokens
    */
-  join(contenders: readonly Contender[], waiter: W): Stand<W> {
+  join(contenders: readonly Contender[], waiter: W, catchUpTokens: number): Stand<W> {
     const [contender, ...rest] = contenders;
     invariant(contender !== undefined, "a waiter contends somewhere");
-    const seat = this.#seatOf(contender.entry, rest.length > 0);
-    const within = seat.inner?.join(rest, waiter) ?? seat.waiters.push(waiter);
+    const seat = this.#seatOf(contender, rest.length > 0, catchUpTokens);
+    const within = seat.inner?.join(rest, waiter, catchUpTokens) ?? seat.waiters.push(waiter);
     return { seat, within };
   }
 
@@ -118,9 +119,16 @@ export class Contest<W> {
     return [{ entry, reason, runnerUp }, ...(first.inner?.explain() ?? [])];
   }
 
-  #seatOf(entry: ClockEntry, isBucket: boolean): Seat<W> {
+  /**
+   * A contender that begins to wait here is lifted to near where the others are. Its clock alone is not
+   * enough for that: a waiter in another lane or partition that is not served holds the clock's time
+   * back, and whoever begins at that time would catch up on all that the others were served meanwhile.
+   */
+  #seatOf({ clock, entry }: Contender, isBucket: boolean, catchUpTokens: number): Seat<W> {
     let seat = this.#seats.get(entry);
     if (seat === undefined) {
+      const next = this.#heap.first?.entry;
+      if (next !== undefined) clock.lift(entry, next.settled - catchUpTokens / entry.weight);
       seat = new Seat<W>(entry, isBucket, this.#heap);
       this.#seats.set(entry, seat);
     }

@@ -3,9 +3,10 @@
 // for good, per weight (S), and the estimates of its running requests (p, whole tokens). Whoever waits
 // with the smallest F goes next.
 //
-// V, the clock's own time, is the least S of those that wait (of those that run, when nobody waits). It
-// never decreases, and a contender that begins to wait again starts at V at least, so that idle time
-// earns nothing. V looks at S, not at F: otherwise the estimate of a request just begun would lift V,
+// V, the clock's own time, is at least the least S of those that wait (of those that run, when nobody
+// waits). It never decreases, and a contender that begins to wait again starts at V at least, so that
+// idle time earns nothing. (Where lanes are served unevenly V can stand still; the contest of a lane
+// then lifts whoever begins to wait in it.) V looks at S, not at F: otherwise the estimate of a request just begun would lift V,
 // and the refund that follows would be cut off; shares would drift for good.
 //
 // A contender that goes idle ahead of V leaves behind service that V does not show. V rises by it, spread
@@ -128,6 +129,17 @@ export class FairClock {
       entry.queuedNode = this.#queued.push(entry);
     }
     entry.queued += 1;
+    this.#advance();
+  }
+
+  /** Takes the F of a waiting entry to at least `finish`; nothing below it is ever refunded. */
+  lift(entry: ClockEntry, finish: number): void {
+    if (entry.finish >= finish) return;
+    const settled = finish - entry.provisionalTokens / entry.weight;
+    entry.floor = Math.max(entry.floor, finish);
+    // It has not been served what it is lifted by, so that is no lead to be spread later.
+    entry.spread = Math.max(entry.spread, settled);
+    this.#setSettled(entry, settled);
     this.#advance();
   }
 

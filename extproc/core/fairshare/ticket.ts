@@ -67,6 +67,11 @@ export class FairTicket {
     for (const { clock, entry } of contenders) clock.register(entry);
   }
 
+  /** Key of the account that is charged. */
+  get payer(): string {
+    return this.#account.key;
+  }
+
   /** It was chosen for a slot and is booked its estimate, output tokens >= 0. */
   reserve(estimateTokens: number): void {
     invariant(this.#state === "queued", "only a waiting request is booked");

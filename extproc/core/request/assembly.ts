@@ -98,8 +98,14 @@ function createAdmission(
     );
   }
   const settings = partitionSettings(scheduler, fleet.partitions, fleet.total);
-  const maxQueuedPerTenant = fair_share.max_queued_requests_per_tenant;
-  const fair = ledger === undefined ? undefined : { ledger, maxQueuedPerTenant };
+  const fair =
+    ledger === undefined
+      ? undefined
+      : {
+          ledger,
+          maxQueuedPerTenant: fair_share.max_queued_requests_per_tenant,
+          catchUpTokensPerSlot: fair_share.default_output_tokens,
+        };
   return new Scheduler(settings, capacity.partitions, fair, listener, now);
 }
 

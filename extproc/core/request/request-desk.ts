@@ -14,7 +14,7 @@ import type { PartitionName } from "../model/ids.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import type { DeskContext, RequestObserver } from "./desk-context.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
-import { draining, queueTimeout } from "./refusals.js";
+import { draining, queueFull, queueTimeout } from "./refusals.js";
 import { RequestLife } from "./request-life.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import type { Verdict, VerdictListener } from "./verdict.js";
@@ -65,6 +65,9 @@ export class RequestDesk {
         },
         onTimedOut: (request, retryAfterS) => {
           request.refuseHeld(this.#timeoutRejection(retryAfterS), this.#now);
+        },
+        onDisplaced: (request, retryAfterS) => {
+          request.refuseHeld(queueFull("displaced", retryAfterS), this.#now, "displaced");
         },
         onPreempted: (request, by) => {
           request.preempted(by);

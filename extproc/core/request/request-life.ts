@@ -15,7 +15,7 @@ import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
 import { className, type ClassRank } from "../model/priority.js";
-import type { AdmissionAsk, QueueLimit, Waiter } from "../scheduler/admission.js";
+import type { AdmissionAsk, QueueRefusal, Waiter } from "../scheduler/admission.js";
 import type { Permit } from "../scheduler/permit.js";
 import { selectAnyWorker, selectWorker, type Selection } from "../selection/select-worker.js";
 import { workerVerdict, type ResponseAttributes } from "../settlement/answer-origin.js";
@@ -143,10 +143,10 @@ export class RequestLife {
   }
 
   /** Ends the waiting of a held request, whose place in the queue is already gone. */
-  refuseHeld(rejection: Rejection, now: MonotonicMs): void {
+  refuseHeld(rejection: Rejection, now: MonotonicMs, queueRefusal?: QueueRefusal): void {
     invariant(this.#phase === "held", "only a held request is refused later");
     this.#waiter = undefined;
-    this.#onVerdict(this.#refuse(rejection, now));
+    this.#onVerdict(this.#refuse(rejection, now, queueRefusal));
   }
 
   /**
@@ -301,8 +301,8 @@ export class RequestLife {
     this.#worker.runtime.breaker.record(ticket, verdict, now);
   }
 
-  #refuse(rejection: Rejection, now: MonotonicMs, queueLimit?: QueueLimit): Verdict {
-    this.#finish({ complete: false, rejection, queueLimit }, now);
+  #refuse(rejection: Rejection, now: MonotonicMs, queueRefusal?: QueueRefusal): Verdict {
+    this.#finish({ complete: false, rejection, queueRefusal }, now);
     return { kind: "refuse", rejection };
   }
 

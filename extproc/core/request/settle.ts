@@ -8,7 +8,7 @@ import type { ModelId } from "../model/ids.js";
 import { className, type ClassRank } from "../model/priority.js";
 import type { Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
-import type { QueueLimit } from "../scheduler/admission.js";
+import type { QueueRefusal } from "../scheduler/admission.js";
 import type { Permit } from "../scheduler/permit.js";
 import { requestOutcome } from "../settlement/outcome.js";
 import type { Worker } from "../workers/worker.js";
@@ -22,8 +22,8 @@ export interface Ending {
   /** The end of the worker's answer was seen. */
   readonly complete: boolean;
   readonly rejection?: Rejection;
-  /** The limit of the queue that it met. */
-  readonly queueLimit?: QueueLimit | undefined;
+  /** Why it has no place in the queue. */
+  readonly queueRefusal?: QueueRefusal | undefined;
   /** The hold was cut by one of Envoy's timeouts. */
   readonly cutHold?: boolean;
 }
@@ -84,7 +84,7 @@ export function settlementRecord(
     waited: heldAt !== undefined,
     queuedMs: permit?.queuedMs ?? (heldAt === undefined ? 0 : now - heldAt),
     promoted: permit?.promoted ?? false,
-    queueLimit: ending.queueLimit,
+    queueRefusal: ending.queueRefusal,
     share: standingOf(request),
     requestModelFallback: caller.requestModelFallback,
     preemptedBy: preempted ? className(preemptedBy) : undefined,

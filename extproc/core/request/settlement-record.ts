@@ -8,7 +8,7 @@ import type { TenantSource } from "../identity/tenant.js";
 import type { RefusedValue } from "../identity/trusted-header.js";
 import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
 import type { Standing } from "../fairshare/ticket.js";
-import type { QueueLimit } from "../scheduler/admission.js";
+import type { QueueRefusal } from "../scheduler/admission.js";
 import type { RejectionCode } from "../model/rejection.js";
 import type { Charge } from "../settlement/charge.js";
 import type { RequestOutcome } from "../settlement/outcome.js";
@@ -48,8 +48,8 @@ export interface SettlementRecord {
   readonly queuedMs: number;
   /** It got its slot because its lane was starved. */
   readonly promoted: boolean;
-  /** The limit of the queue that a refused request met. */
-  readonly queueLimit: QueueLimit | undefined;
+  /** Why a refused request has no place in the queue. */
+  readonly queueRefusal: QueueRefusal | undefined;
   /** The shares that applied; undefined without fair sharing, or when it never asked for a slot. */
   readonly share: Standing | undefined;
   /** Why the flat weights stood in for a model's profile. */

@@ -37,11 +37,16 @@ export type Admission<T> =
 /** Which limit a request met: the tenant's own in the partition, or that of the whole queue. */
 export type QueueLimit = "tenant_limit" | "global_limit";
 
+/** Why a request has no place in the queue: a limit, or it had to give its place up. */
+export type QueueRefusal = QueueLimit | "displaced";
+
 export interface AdmissionListener<T> {
   /** A waiter got its slot. */
   readonly onGranted: (request: T, permit: Permit) => void;
   /** A waiter's queue timeout elapsed; it holds nothing any more. */
   readonly onTimedOut: (request: T, retryAfterS: number) => void;
+  /** A waiter's place went to a tenant that has fewer; it holds nothing any more. */
+  readonly onDisplaced: (request: T, retryAfterS: number) => void;
   /** A running request must give way: end it; its slot is in use until its permit is released. */
   readonly onPreempted: (request: T, by: ClassRank) => void;
   /** Something falls due then: call `expire` and `dispatch` at that moment. */

@@ -3,16 +3,16 @@
 // out cost the same at any length. Whom a lane serves next is its oldest waiter, or, with fair sharing,
 // the one the ledger names; within a tenant that is always the oldest.
 
-import type { Choice, Stand } from "../fairshare/contest.js";
-import { FairLane } from "../fairshare/fair-lane.js";
+import type { Choice } from "../fairshare/contest.js";
+import { FairLane, type FairPlace } from "../fairshare/fair-lane.js";
 import type { Ledger } from "../fairshare/ledger.js";
 import type { FairTicket } from "../fairshare/ticket.js";
 import { invariant } from "../model/invariant.js";
 import { LinkedQueue, type QueueNode } from "../model/linked-queue.js";
-import type { TenantKey } from "../model/ids.js";
 import { perClass, RANKS, type ClassRank, type PerClass } from "../model/priority.js";
 import { after, type MonotonicMs } from "../model/time.js";
 import type { AdmissionAsk, Waiter } from "./admission.js";
+import { QueueShares, type QueuePlace } from "./queue-shares.js";
 
 /** A waiter as its lane keeps it. */
 export interface LaneWaiter<T> extends Waiter<T> {
@@ -24,7 +24,8 @@ export interface LaneWaiter<T> extends Waiter<T> {
 
 interface LaneShare<T> {
   readonly ticket: FairTicket;
-  stand: Stand<LaneWaiter<T>> | undefined;
+  place: FairPlace<LaneWaiter<T>> | undefined;
+  queuePlace: QueuePlace<LaneWaiter<T>> | undefined;
 }
 
 /** A waiter that stands nowhere yet. `patienceMs` is how long it waits at most. */
@@ -39,7 +40,7 @@ export function newWaiter<T>(
     enqueuedAt: now,
     deadline: after(now, patienceMs),
     node: undefined,
-    share: ticket === undefined ? undefined : { ticket, stand: undefined },
+    share: ticket === undefined ? undefined : { ticket, place: undefined, queuePlace: undefined },
   };
 }
 
@@ -48,7 +49,8 @@ export class Lanes<T> {
     () => new LinkedQueue<LaneWaiter<T>>(),
   );
   readonly #fair = perClass(() => new FairLane<LaneWaiter<T>>());
-  readonly #perTenant = new Map<TenantKey, number>();
+  readonly #shares = new QueueShares<LaneWaiter<T>>();
+  readonly #perTenant = new Map<string, number>();
   #size = 0;
 
   /** Waiters of all lanes. */
@@ -64,9 +66,14 @@ export class Lanes<T> {
     return this.#lanes[rank].size;
   }
 
-  /** Waiters of a tenant in all lanes. */
-  queuedOf(tenant: TenantKey): number {
-    return this.#perTenant.get(tenant) ?? 0;
+  /** Waiters of a waiter's tenant in all lanes; those that share an account count as one tenant. */
+  queuedLike(waiter: LaneWaiter<T>): number {
+    return this.#perTenant.get(payerOf(waiter)) ?? 0;
+  }
+
+  /** Who gives up its place to a waiter that came last; undefined = nobody. */
+  givesWayTo({ share }: LaneWaiter<T>): LaneWaiter<T> | undefined {
+    return share?.queuePlace === undefined ? undefined : this.#shares.givesWayTo(share.queuePlace);
   }
 
   /** The oldest waiter of a lane. */
@@ -78,38 +85,55 @@ export class Lanes<T> {
   next(rank: ClassRank): LaneWaiter<T> | undefined {
     const oldest = this.head(rank);
     if (oldest?.share === undefined) return oldest;
-    const next = this.#fair[rank].next(oldest.share.ticket.standing.profile);
-    invariant(next !== undefined, "the profile of a waiter has a contender");
+    const { next } = this.#fair[rank];
+    invariant(next !== undefined, "a lane with a waiter has a contender");
     return next;
   }
 
   /** Why the next one of a lane is the next, from the outermost contest in. */
   explain(rank: ClassRank): readonly Choice[] {
-    const share = this.head(rank)?.share;
-    return share === undefined ? [] : this.#fair[rank].explain(share.ticket.standing.profile);
+    return this.#fair[rank].explain();
   }
 
-  push(waiter: LaneWaiter<T>): void {
+  /** @param catchUpTokens see {@link FairLane.join} */
+  push(waiter: LaneWaiter<T>, catchUpTokens: number): void {
     waiter.node = this.#lanes[waiter.rank].push(waiter);
     this.#size += 1;
-    this.#perTenant.set(waiter.tenant, this.queuedOf(waiter.tenant) + 1);
-    const { share } = waiter;
-    if (share !== undefined) share.stand = this.#fair[waiter.rank].join(share.ticket, waiter);
+    this.#perTenant.set(payerOf(waiter), this.queuedLike(waiter) + 1);
+    const { share, rank } = waiter;
+    const [outermost] = share?.ticket.contenders ?? [];
+    if (share === undefined || outermost === undefined) return;
+    share.queuePlace = this.#shares.enter(outermost.entry, rank, waiter);
+    share.place = this.#fair[waiter.rank].join(share.ticket, waiter, catchUpTokens);
   }
 
-  /** Takes a waiter out, wherever it stands; false when it no longer waits. */
+  /** Takes out the waiter that a lane serves next. */
+  shift(rank: ClassRank): LaneWaiter<T> | undefined {
+    const next = this.next(rank);
+    if (next === undefined) return undefined;
+    const { share } = next;
+    if (share?.place !== undefined) {
+      this.#fair[rank].serve(share.place);
+      share.place = undefined;
+    }
+    this.remove(next);
+    return next;
+  }
+
+  /** Takes a waiter out that gives up, wherever it stands; false when it no longer waits. */
   remove(waiter: LaneWaiter<T>): boolean {
-    const { node, share, tenant, rank } = waiter;
+    const { node, share, rank } = waiter;
     if (node === undefined) return false;
     waiter.node = undefined;
     this.#lanes[rank].remove(node);
     this.#size -= 1;
-    const left = this.queuedOf(tenant) - 1;
-    if (left > 0) this.#perTenant.set(tenant, left);
-    else this.#perTenant.delete(tenant);
-    if (share?.stand !== undefined) {
-      this.#fair[rank].leave(share.ticket, share.stand);
-      share.stand = undefined;
+    const left = this.queuedLike(waiter) - 1;
+    if (left > 0) this.#perTenant.set(payerOf(waiter), left);
+    else this.#perTenant.delete(payerOf(waiter));
+    if (share?.queuePlace !== undefined) this.#shares.leave(share.queuePlace);
+    if (share?.place !== undefined) {
+      this.#fair[rank].leave(share.place);
+      share.place = undefined;
     }
     return true;
   }
@@ -124,9 +148,19 @@ export class Lanes<T> {
   }
 }
 
+/** Whose waiters are counted together. */
+function payerOf<T>({ share, tenant }: LaneWaiter<T>): string {
+  return share?.ticket.payer ?? tenant;
+}
+
 /** Makes the entries of waiters in the ledger; undefined = first come, first served. */
 export interface FairQueueing {
   readonly ledger: Ledger;
   /** Waiters of one tenant in one partition, in all classes together. */
   readonly maxQueuedPerTenant: number;
+  /**
+   * How far behind the others of its lane a tenant may begin, output tokens for each slot of the
+   * partition: one ordinary request.
+   */
+  readonly catchUpTokensPerSlot: number;
 }

@@ -60,9 +60,11 @@ export class Partition<T> {
   }
 
   /** The limit that a waiter, already among the others, has crossed. */
-  limitCrossedBy({ tenant }: LaneWaiter<T>): QueueLimit | undefined {
+  limitCrossedBy(waiter: LaneWaiter<T>): QueueLimit | undefined {
     const tenantMax = this.#fair?.maxQueuedPerTenant;
-    if (tenantMax !== undefined && this.#lanes.queuedOf(tenant) > tenantMax) return "tenant_limit";
+    if (tenantMax !== undefined && this.#lanes.queuedLike(waiter) > tenantMax) {
+      return "tenant_limit";
+    }
     return this.#lanes.size > this.settings.queueSize ? "global_limit" : undefined;
   }
 
@@ -84,8 +86,16 @@ export class Partition<T> {
   enqueue(ask: AdmissionAsk<T>, now: MonotonicMs): LaneWaiter<T> {
     const patienceMs = this.settings.classes[ask.rank].queueTimeoutMs;
     const waiter = newWaiter(ask, now, patienceMs, this.#enter(ask, now));
-    this.#lanes.push(waiter);
+    const catchUpTokens = (this.#fair?.catchUpTokensPerSlot ?? 0) * this.#slots.capacity;
+    this.#lanes.push(waiter, catchUpTokens);
     return waiter;
+  }
+
+  /** Takes out the waiter that gives up its place in a full queue to a newcomer. */
+  makeRoomFor(newcomer: LaneWaiter<T>): LaneWaiter<T> | undefined {
+    const displaced = this.#lanes.givesWayTo(newcomer);
+    if (displaced !== undefined) this.remove(displaced);
+    return displaced;
   }
 
   /** Serves one waiter, if one can be served. */
@@ -225,9 +235,8 @@ export class Partition<T> {
     how: { readonly promoted: boolean; readonly spared: boolean },
     now: MonotonicMs,
   ): Grant<T> {
-    const waiter = this.#lanes.next(rank);
+    const waiter = this.#lanes.shift(rank);
     invariant(waiter !== undefined, "a lane that is served has a waiter");
-    this.#lanes.remove(waiter);
     const facts = { ...how, queuedMs: now - waiter.enqueuedAt };
     return { waiter, permit: this.#permit(waiter, facts, waiter.share?.ticket, now) };
   }

@@ -14,6 +14,7 @@ import {
   type AdmissionControl,
   type AdmissionListener,
   type PartitionView,
+  type QueueLimit,
   type Waiter,
 } from "./admission.js";
 import type { FairQueueing, LaneWaiter } from "./lanes.js";
@@ -60,7 +61,7 @@ export class Scheduler<T> implements AdmissionControl<T> {
     if (grant?.waiter === waiter) return { kind: "granted", permit: grant.permit };
     if (grant !== undefined) this.#granted(partition, grant);
     const limit = partition.limitCrossedBy(waiter);
-    if (limit !== undefined) {
+    if (limit !== undefined && !this.#madeRoom(partition, waiter, limit, now)) {
       partition.remove(waiter);
       return { kind: "queue_full", limit, retryAfterS: partition.retryAfterS(ask.rank, now) };
     }
@@ -127,6 +128,20 @@ export class Scheduler<T> implements AdmissionControl<T> {
 
   view(now: MonotonicMs): PartitionView[] {
     return Array.from(this.#partitions.values(), (partition) => partition.view(now));
+  }
+
+  /** Lets a waiter of whoever has the most places give up its own, if the whole queue is full. */
+  #madeRoom(
+    partition: Partition<T>,
+    newcomer: LaneWaiter<T>,
+    limit: QueueLimit,
+    now: MonotonicMs,
+  ): boolean {
+    const displaced = limit === "global_limit" ? partition.makeRoomFor(newcomer) : undefined;
+    if (displaced === undefined) return false;
+    const { request, rank } = displaced;
+    this.#listener.onDisplaced(request, partition.retryAfterS(rank, now));
+    return true;
   }
 
   #preempt(partition: Partition<T>, now: MonotonicMs): void {

@@ -7,11 +7,13 @@ import type { ClockEntry } from "../../core/fairshare/fair-clock.js";
 import type { Ledger } from "../../core/fairshare/ledger.js";
 import type { Profile } from "../../core/fairshare/profile.js";
 import type { Bucket } from "../../core/fairshare/ticket.js";
+import { byteOrder } from "../../core/model/byte-order.js";
 import { tenantKey } from "../../core/model/ids.js";
+import { IndexedHeap, type HeapNode } from "../../core/model/indexed-heap.js";
 import { className, RANKS } from "../../core/model/priority.js";
 import type { PartitionView } from "../../core/scheduler/admission.js";
 
-/** Tenants on one page: those with requests first. A page must not hold up the streams. */
+/** Tenants on one page; a page must not hold up the streams. */
 export const TENANTS_ON_PAGE_MAX = 1_000;
 /** How the flat shares are called where others bear the name of a model. */
 const FLAT = "global";
@@ -28,7 +30,7 @@ export function fairSharePage(
 ): object {
   if (ledger === undefined) return { enabled: false };
   const profiles = [ledger.flat, ...ledger.profiles.values()];
-  const shown = only === undefined ? busiest(ledger) : one(ledger, only);
+  const shown = only === undefined ? foremost(ledger) : one(ledger, only);
   return {
     enabled: true,
     profiles: profiles.map(profileState),
@@ -36,6 +38,8 @@ export function fairSharePage(
     tracked_tenants: ledger.tracked,
     forgotten_tenants: ledger.forgotten,
     overflow: { ...totals(ledger.overflow), requests: ledger.overflowed },
+    tenants_shown: shown.length,
+    tenants_total: ledger.tracked,
     tenants: shown.map((account) => ({
       tenant: account.key,
       ...totals(account),
@@ -70,19 +74,36 @@ function sharesOf(account: Account, profile: Profile): object[] {
   });
 }
 
-/** Accounts with requests, then others, up to the limit; within the page the most charged first. */
-function busiest(ledger: Ledger): readonly Account[] {
-  const busy: Account[] = [];
-  const idle: Account[] = [];
+/**
+ * The accounts a person looks for first, up to the limit: tenants the configuration names, then those
+ * with requests, then the most charged. One pass over all accounts, which may be a million; only the
+ * best so far are kept, the least of them on top of a heap.
+ */
+function foremost(ledger: Ledger): readonly Account[] {
+  const heap = new IndexedHeap<Account>((one, other) => pageOrder(one, other) > 0);
+  const kept = new Map<Account, HeapNode<Account>>();
   for (const account of ledger.accounts()) {
-    if (account.queued + account.active > 0) busy.push(account);
-    else if (idle.length < TENANTS_ON_PAGE_MAX) idle.push(account);
-    if (busy.length === TENANTS_ON_PAGE_MAX) break;
+    const least = heap.first;
+    if (kept.size >= TENANTS_ON_PAGE_MAX && least !== undefined) {
+      if (pageOrder(least, account) < 0) continue;
+      const node = kept.get(least);
+      if (node !== undefined) heap.remove(node);
+      kept.delete(least);
+    }
+    kept.set(account, heap.push(account));
   }
-  return [...busy, ...idle]
-    .slice(0, TENANTS_ON_PAGE_MAX)
-    .sort((one, other) => other.charged - one.charged);
+  return [...kept.keys()].sort(pageOrder);
 }
+
+/** Below 0 when `one` stands before `other` on the page. */
+function pageOrder(one: Account, other: Account): number {
+  if (one.listed !== other.listed) return one.listed ? -1 : 1;
+  const busy = hasRequests(one);
+  if (busy !== hasRequests(other)) return busy ? -1 : 1;
+  return other.charged - one.charged || byteOrder(one.key, other.key);
+}
+
+const hasRequests = ({ queued, active }: Account): boolean => queued + active > 0;
 
 function one(ledger: Ledger, key: string): readonly Account[] {
   const account = ledger.account(tenantKey(key));

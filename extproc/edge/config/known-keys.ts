@@ -33,6 +33,40 @@ export function explainUnknownKey(schema: z.ZodType, path: ConfigPath, key: stri
     : `is not a known key; did you mean ${nearest}?`;
 }
 
+/**
+ * The one key that a checked mapping of free names loses without a word, because setting it on an
+ * object would replace the object's prototype.
+ */
+const PROTOTYPE_KEY = "__proto__";
+
+/** Where that key stands in a file. */
+export function prototypeKeys(root: unknown): readonly ConfigPath[] {
+  const found: ConfigPath[] = [];
+  const seen = new Set<object>();
+  const look = (value: unknown, path: ConfigPath): void => {
+    // An alias of YAML can make a value that contains itself.
+    if (typeof value !== "object" || value === null || seen.has(value)) return;
+    seen.add(value);
+    for (const [key, inner] of Object.entries(value)) {
+      const here = [...path, Array.isArray(value) ? Number(key) : key];
+      if (key === PROTOTYPE_KEY) found.push(here);
+      look(inner, here);
+    }
+  };
+  look(root, []);
+  return found;
+}
+
+/** The sentence for that key: what any other wrong key of the mapping at `path` would get. */
+export function explainPrototypeKey(schema: z.ZodType, path: ConfigPath): string {
+  const here = schemaAt(schema, path);
+  if (!(here instanceof z.ZodRecord) || allowedWords(schema, path).length > 0) {
+    return explainUnknownKey(schema, path, PROTOTYPE_KEY);
+  }
+  const { error } = z.safeParse(here.keyType, PROTOTYPE_KEY);
+  return error?.issues[0]?.message ?? "must be a name other than __proto__";
+}
+
 function isUnavailable(path: ConfigPath, key: string): boolean {
   return Object.entries(NOT_AVAILABLE).some(([pattern, keys]) => {
     const steps = pattern === "" ? [] : pattern.split(".");

@@ -12,7 +12,8 @@ import { draftOf } from "./draft.js";
 import type { Draft } from "./draft.js";
 import { FALLBACK_NOTE, limiterInstead } from "./fallback.js";
 import { freezeConfig } from "./freeze.js";
-import { explainUnknownKey, knownKeys } from "./known-keys.js";
+import { explainPrototypeKey, explainUnknownKey } from "./known-keys.js";
+import { knownKeys, prototypeKeys } from "./known-keys.js";
 import { applyOverrides, isMapping, readEnvironment, readFlags } from "./overrides.js";
 import { overrideAbove, overrideBelow } from "./overrides.js";
 import type { Override } from "./overrides.js";
@@ -80,7 +81,7 @@ interface CheckedRoot {
 
 function checkRoot(root: unknown): CheckedRoot {
   const checked = configSchema.safeParse(root);
-  const refused = checked.success ? [] : schemaFindings(checked.error, root);
+  const refused = schemaFindings(checked.error?.issues ?? [], root);
   const draft = draftOf(
     root,
     refused.map((finding) => finding.path),
@@ -95,13 +96,13 @@ function accepted(file: FileConfig, warnings: readonly string[]): LoadedConfig {
 }
 
 /** One finding per refused value and unknown key. */
-function schemaFindings(error: z.ZodError, root: unknown): Finding[] {
+function schemaFindings(issues: readonly z.core.$ZodIssue[], root: unknown): Finding[] {
   const findings = new Map<string, Finding>();
   const add = (path: ConfigPath, message: string): void => {
     const key = JSON.stringify(path);
     if (!findings.has(key)) findings.set(key, { path, message });
   };
-  for (const issue of error.issues) {
+  for (const issue of issues) {
     const path = issue.path.filter((step) => typeof step !== "symbol");
     if (issue.code === "unrecognized_keys") {
       for (const key of issue.keys) {
@@ -112,6 +113,9 @@ function schemaFindings(error: z.ZodError, root: unknown): Finding[] {
     } else {
       add(path, withFoundValue(issue.message, valueAt(root, path)));
     }
+  }
+  for (const path of prototypeKeys(root)) {
+    add(path, explainPrototypeKey(configSchema, path.slice(0, -1)));
   }
   return [...findings.values()];
 }

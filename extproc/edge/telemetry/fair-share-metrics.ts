@@ -71,12 +71,12 @@ export class FairShareMetrics {
 
   /** Counts one inference request that has ended. */
   settled(record: SettlementRecord): void {
-    const { share, charge, queueLimit } = record;
+    const { share, charge, queueRefusal } = record;
     const tenant = this.#tenants.value(record.tenant);
     for (const reason of [record.estimateFallback, record.requestModelFallback]) {
       if (reason !== undefined) this.#fallbacks.inc({ reason });
     }
-    if (queueLimit !== undefined) this.#rejections.inc({ reason: queueLimit });
+    if (queueRefusal !== undefined) this.#rejections.inc({ reason: queueRefusal });
     if (share?.weighted === false) this.#unknownTenants.inc({ tenant });
     if (!record.admitted) return;
     const model = share?.profile;

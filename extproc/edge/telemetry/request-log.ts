@@ -28,7 +28,7 @@ export function logSettlement(log: Log, record: SettlementRecord): void {
       code_details: record.codeDetails,
       share_model: record.share?.profile,
       share_bucket: record.share?.bucket,
-      queue_limit: record.queueLimit,
+      queue_refusal: record.queueRefusal,
       queue_ms: roundMs(record.queuedMs),
       first_byte_ms: timeToFirstByteMs === undefined ? undefined : roundMs(timeToFirstByteMs),
       duration_ms: roundMs(record.durationMs),

@@ -227,10 +227,10 @@ describe("the shares of a request", () => {
     one.ask("a");
     const refused = one.ask("a");
     expect(refused.last()).to.have.nested.property("rejection.code", "scheduler_queue_full");
-    expect(one.settled.at(-1)).to.include({ queueLimit: "tenant_limit", share: undefined });
+    expect(one.settled.at(-1)).to.include({ queueRefusal: "tenant_limit", share: undefined });
     one.ask("b");
     one.ask("c");
-    expect(one.settled.at(-1)).to.include({ queueLimit: "global_limit" });
+    expect(one.settled.at(-1)).to.include({ queueRefusal: "global_limit" });
   });
 
   it("give two tenants turns, and a third nothing for idling", () => {

@@ -56,6 +56,14 @@ class NaiveClock {
     this.advance();
   }
 
+  lift(party: Party, least: number): void {
+    if (party.F >= least) return;
+    party.F = least;
+    party.floor = Math.max(party.floor, least);
+    party.spread = Math.max(party.spread, least - party.P);
+    this.advance();
+  }
+
   unregister(party: Party): void {
     const busy = this.busyWeight();
     party.q -= 1;
@@ -106,16 +114,25 @@ interface Request {
   readonly model: string | undefined;
   readonly estimate: number;
   readonly lines: readonly Line[];
+  /** Profiles take turns: each request brings one, a grant uses up the oldest. */
+  turn: number;
 }
+
+/** What a tenant may begin behind the others of its lane, per slot. */
+const CATCH_UP = 256;
 
 class NaiveScheduler {
   readonly waiting: Request[] = [];
   readonly running: Request[] = [];
   readonly granted: string[] = [];
+  readonly displaced: string[] = [];
+  /** Who has waiters, in the order in which they came to have some. */
+  readonly #holders = new Set<Party>();
   readonly #flat = new NaiveClock();
   readonly #outer = new NaiveClock();
   readonly #inner = new NaiveClock();
   capacity: number;
+  #turns = 0;
 
   constructor(capacity: number) {
     this.capacity = capacity;
@@ -126,15 +143,38 @@ class NaiveScheduler {
   }
 
   ask(id: string, tenant: string, model: string | undefined, estimate: number): string {
-    const request = { id, tenant, model, estimate, lines: this.#lines(tenant, model) };
+    this.#turns += 1;
+    const lines = this.#lines(tenant, model);
+    const request = { id, tenant, model, estimate, lines, turn: this.#turns };
     for (const { clock, party } of request.lines) clock.register(party);
+    this.#join(request);
+    const holder = lines[0]?.party;
+    if (holder !== undefined) {
+      const holds = this.waiting.some((one) => one.lines[0]?.party === holder);
+      if (!holds) this.#holders.delete(holder);
+      this.#holders.add(holder);
+    }
     this.waiting.push(request);
     this.step();
     if (this.running.includes(request)) return "granted";
     const mine = this.waiting.filter((one) => one.tenant === tenant).length;
     if (mine <= CEILING && this.waiting.length <= QUEUE) return "queued";
-    this.leave(request);
-    return "queue_full";
+    const displaced = mine > CEILING ? undefined : this.#displacedBy(request);
+    this.leave(displaced ?? request);
+    if (displaced === undefined) return "queue_full";
+    this.displaced.push(displaced.id);
+    return "queued";
+  }
+
+  /** The newest waiter of whoever has most, if that is more than the newcomer's own side has. */
+  #displacedBy(newcomer: Request): Request | undefined {
+    const outermost = ({ lines }: Request): Party | undefined => lines[0]?.party;
+    const of = (party: Party | undefined): Request[] =>
+      this.waiting.filter((one) => outermost(one) === party);
+    const holders = [...this.#holders].filter((party) => of(party).length > 0);
+    const [fullest] = holders.sort((x, y) => of(y).length - of(x).length);
+    if (of(fullest).length <= of(outermost(newcomer)).length) return undefined;
+    return of(fullest).at(-1);
   }
 
   leave(request: Request): void {
@@ -149,20 +189,33 @@ class NaiveScheduler {
 
   /** Serves one waiter if a slot is free. */
   step(): boolean {
-    const [oldest] = this.waiting;
-    if (oldest === undefined || this.running.length >= this.capacity) return false;
-    let rivals = this.waiting.filter(({ model }) => model === oldest.model);
+    const [first] = [...this.waiting].sort((x, y) => x.turn - y.turn);
+    if (first === undefined || this.running.length >= this.capacity) return false;
+    let rivals = this.waiting.filter(({ model }) => model === first.model);
     for (let depth = 0; depth < 2; depth += 1) {
       const best = [...rivals].sort((x, y) => this.#compare(x.lines[depth], y.lines[depth]))[0];
       rivals = rivals.filter(({ lines }) => lines[depth]?.party === best?.lines[depth]?.party);
     }
     const [next] = rivals;
     if (next === undefined) throw new Error("nobody is next");
+    first.turn = next.turn;
     this.waiting.splice(this.waiting.indexOf(next), 1);
     this.running.push(next);
     this.granted.push(next.id);
     for (const { clock, party } of next.lines) clock.reserve(party, next.estimate);
     return true;
+  }
+
+  /** Who begins to wait here is lifted to near the next one of its profile. */
+  #join({ model, lines }: Request): void {
+    let rivals = this.waiting.filter((one) => one.model === model);
+    for (const [depth, { clock, party }] of lines.entries()) {
+      const [best] = [...rivals].sort((x, y) => this.#compare(x.lines[depth], y.lines[depth]));
+      const next = best?.lines[depth]?.party;
+      rivals = rivals.filter((one) => one.lines[depth]?.party === party);
+      if (next === undefined || rivals.length > 0) continue;
+      clock.lift(party, next.F - next.P - (CATCH_UP * this.capacity) / party.w);
+    }
   }
 
   #compare(one: Line | undefined, other: Line | undefined): number {
@@ -186,7 +239,7 @@ class NaiveScheduler {
 }
 
 // Powers of two, so that both ways of adding give the very same doubles.
-const POWERS = [1, 2, 4, 8, 64, 512];
+const POWERS = [1, 2, 4, 8, 64, 4_096];
 
 const step = fc.record({
   kind: fc.constantFrom("ask", "ask", "ask", "settle", "settle", "cancel", "drop", "leave", "size"),
@@ -247,6 +300,7 @@ describe("fair sharing against a naive model", () => {
           }
           order.push(...bench.granted.slice(before));
           expect(order, "grants in order").to.deep.equal(naive.granted);
+          expect(bench.displaced, "displaced").to.deep.equal(naive.displaced);
           const view = bench.view();
           const slots = view.in_flight[1];
           expect(slots).to.equal(naive.running.length);

@@ -205,6 +205,51 @@ describe("fair sharing", () => {
     expect(bench.totals("a")).to.deep.equal([60, 0]);
   });
 
+  it("lets a tenant begin one request per slot behind the others of its lane at most, whoever holds the clock", () => {
+    const bench = new FairBench({}, {}, 2);
+    // One waiter behind a long stream of the second pool is never served: the clock stands at 0.
+    bench.asks("long", 1, { partition: POOL_2 });
+    bench.asks("holder", 1, { partition: POOL_2 });
+    bench.asks("a", 40);
+    bench.asks("b", 40);
+    bench.serve("a#1", 40, 100);
+    expect(bench.fair.ledger.flat.clock.virtualTime).to.equal(0);
+    bench.asks("new", 40);
+    const current = bench.granted.at(-1) ?? "";
+    const served = bench.serve(current, 30, 100);
+    // 256 tokens behind the 2,000 of each: three requests of 100, then in turn.
+    const [first] = served.filter((tenant) => tenant !== "new");
+    expect(served.indexOf(first ?? "")).to.be.at.most(3);
+    expect(count(served, "new")).to.be.within(10, 14);
+  });
+
+  it("lets nobody bank by keeping one waiter in a lane that is not served", () => {
+    const bench = new FairBench({}, { reserved: [0, 0, 0, 0] });
+    bench.asks("a", 40, { className: "interactive" });
+    bench.asks("b", 40, { className: "interactive" });
+    bench.asks("x", 1, { className: "bulk" });
+    bench.serve("a#1", 40, 100);
+    bench.asks("x", 40, { className: "interactive" });
+    const served = bench.serve(bench.granted.at(-1) ?? "", 30, 100);
+    expect(count(served, "x")).to.be.within(10, 14);
+  });
+
+  it("does not leave the turn with a profile whose oldest waiter is in debt", () => {
+    const bench = new FairBench({
+      profiles: { m: { weights: { debtor: 1, fresh: 1 }, other: 1 } },
+    });
+    bench.asks("w");
+    bench.asks("debtor", 1, { model: "m", estimateTokens: 5_000 });
+    bench.asks("fresh", 1, { model: "m" });
+    expect(bench.serve("w#1", 1, 1)).to.deep.equal(["debtor"]);
+    bench.asks("debtor", 1, { model: "m" });
+    bench.asks("victim", 10);
+    bench.asks("fresh", 20, { model: "m" });
+    // The debtor waits in front of everybody and is never the next of its profile.
+    const served = bench.serve("debtor#1", 12, 5_000 / 12);
+    expect(count(served, "victim")).to.be.at.least(9);
+  });
+
   it("Q5 of two models in one lane, the one of the older waiter has the turn", () => {
     const bench = new FairBench({ profiles: DEEPSEEK });
     bench.asks("x");
@@ -262,6 +307,58 @@ describe("fair sharing", () => {
     const second = bench.ask("a2", "default", undefined, { tenant: "a" });
     expect(second).to.include({ kind: "queue_full", limit: "tenant_limit" });
     expect(bench.fair.ledger.account(tenantKey("a"))?.queued).to.equal(1);
+  });
+
+  it("a full queue makes room for who has fewer waiters: the newest of whoever has the most gives way", () => {
+    const bench = new FairBench({}, { queueSize: 4 });
+    bench.asks("w");
+    bench.asks("a", 3);
+    bench.asks("b");
+    expect(bench.asks("c"), "a has three, c comes for its first").to.equal("queued");
+    expect(bench.displaced).to.deep.equal(["a#3"]);
+    expect(bench.asks("b"), "a has two, b would have as many").to.equal("queue_full");
+    expect(bench.asks("a"), "nobody has more").to.equal("queue_full");
+    expect(bench.displaced).to.deep.equal(["a#3"]);
+    expect(bench.view().queued[1]).to.equal(4);
+    expect(bench.fair.ledger.account(tenantKey("a"))?.queued).to.equal(2);
+    const served = bench.serve("w#1", 4, 10);
+    expect(served.sort().join("")).to.equal("aabc");
+  });
+
+  it("nobody gives up its place to a lower class, and the lowest class of a tenant goes first", () => {
+    const bench = new FairBench({}, { queueSize: 3 });
+    bench.asks("w", 1, { className: "system" });
+    bench.asks("a", 3, { className: "interactive" });
+    expect(bench.asks("b", 1, { className: "bulk" })).to.equal("queue_full");
+    expect(bench.asks("b", 1, { className: "interactive" })).to.equal("queued");
+    expect(bench.displaced).to.deep.equal(["a#3"]);
+    bench.leave("b#2");
+    bench.asks("a", 1, { className: "bulk" });
+    expect(bench.asks("c", 1, { className: "system" })).to.equal("queued");
+    expect(bench.displaced).to.deep.equal(["a#3", "a#4"]);
+  });
+
+  it("a flood of names in a profile's bucket has its places together, so that it cannot fill the queue", () => {
+    const bench = new FairBench({ profiles: DEEPSEEK }, { queueSize: 10 });
+    const model = "kimi";
+    bench.asks("w");
+    for (let index = 0; index < 10; index += 1) bench.asks(`o${String(index)}`, 1, { model });
+    for (let index = 0; index < 5; index += 1) {
+      expect(bench.asks("a", 1, { model }), String(index)).to.equal("queued");
+    }
+    expect(bench.asks("a", 1, { model }), "five and five").to.equal("queue_full");
+    expect(bench.displaced).to.deep.equal(["o9#1", "o8#1", "o7#1", "o6#1", "o5#1"]);
+  });
+
+  it("tenants that share the overflow account share its places too", () => {
+    const bench = new FairBench({ maxTracked: 1_000, maxQueuedPerTenant: 2 });
+    bench.asks("w");
+    for (let index = 0; index < 999; index += 1) bench.asks(`t${String(index)}`);
+    expect([bench.asks("late-1"), bench.asks("late-2"), bench.asks("late-3")]).to.deep.equal([
+      "queued",
+      "queued",
+      "queue_full",
+    ]);
   });
 
   it("Q8 a lone tenant gets a free slot at once, and the slot is free after settling and after a drop", () => {

@@ -28,6 +28,9 @@ class LimiterBench {
         onTimedOut: (request) => {
           this.timedOut.push(request);
         },
+        onDisplaced: () => {
+          throw new Error("the limiter displaces nobody");
+        },
         onPreempted: () => {
           throw new Error("the limiter never preempts");
         },

@@ -290,6 +290,7 @@ describe("Scheduler", () => {
     const listener = {
       onGranted: () => undefined,
       onTimedOut: () => undefined,
+      onDisplaced: () => undefined,
       onPreempted: () => undefined,
       onWake: () => undefined,
     };

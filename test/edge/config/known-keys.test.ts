@@ -99,6 +99,94 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
     }
   });
 
+  describe("__proto__ was swallowed and called valid:", () => {
+    const TENANT =
+      "must be a tenant key: auth:<id>, header:<id>, ip:<address> in its shortest spelling, or anonymous";
+    const NAME = "must be a name other than __proto__";
+    const UNKNOWN = "is not a known key";
+    const CLASS = "is not allowed here; it must be one of bulk, default, interactive, system";
+    const FILTER = "envoy: { http_filters_before: [{ name: f,";
+    const mappings: readonly (readonly [text: string, path: string, message: string])[] = [
+      // Free names.
+      ["fair_share: { tenant_weights: { __proto__: 3 } }", "fair_share.tenant_weights", TENANT],
+      [
+        "trust: { request_model: true }\nfair_share: { model_profiles: { __proto__: { other_weight: 2 } } }",
+        "fair_share.model_profiles",
+        NAME,
+      ],
+      [
+        "trust: { request_model: true }\nfair_share: { model_profiles: { m: { tenant_weights: { __proto__: 2 } } } }",
+        "fair_share.model_profiles.m.tenant_weights",
+        TENANT,
+      ],
+      [
+        "scheduler: { tenant_policies: { __proto__: { max_class: bulk } } }",
+        "scheduler.tenant_policies",
+        TENANT,
+      ],
+      [
+        "scheduler: { admission_partitions: { __proto__: { max_concurrent_requests: 1, queue_size: 1 } } }",
+        "scheduler.admission_partitions",
+        NAME,
+      ],
+      ["models: { __proto__: { aliases: [n] } }", "models", NAME],
+      ["models: { __proto__: }", "models", NAME],
+      ["models: &all { m: {}, __proto__: *all }", "models", NAME],
+      // A few words.
+      ["scheduler: { classes: { __proto__: {} } }", "scheduler.classes", CLASS],
+      // Fixed keys, and what is handed to Envoy as it stands.
+      ["limits: { __proto__: 1 }", "limits", UNKNOWN],
+      [
+        "envoy: { tls: { certificate_file: c, private_key_file: k, __proto__: {} } }",
+        "envoy.tls",
+        UNKNOWN,
+      ],
+      ["models: { m: { __proto__: 1 } }", "models.m", UNKNOWN],
+      [
+        "scheduler: { tenant_policies: { anonymous: { max_class: bulk, __proto__: 1 } } }",
+        "scheduler.tenant_policies.anonymous",
+        UNKNOWN,
+      ],
+      [`${FILTER} __proto__: 1 }] }`, "envoy.http_filters_before[0]", UNKNOWN],
+      [
+        `${FILTER} typed_config: { "@type": t, __proto__: 1 } }] }`,
+        "envoy.http_filters_before[0].typed_config",
+        UNKNOWN,
+      ],
+    ];
+    for (const [text, path, message] of mappings) {
+      it(`in ${path}: ${text.slice(text.lastIndexOf("\n") + 1)}`, () => {
+        const problems = problemsOf(`${WORKER}${text}\n`);
+        const column = String(text.slice(text.lastIndexOf("\n") + 1).indexOf("__proto__") + 1);
+        const line = text.includes("\n") ? "4" : "3";
+        expect(problems).to.deep.equal([
+          `weir.yaml:${line}:${column} ${path}.__proto__: ${message}`,
+        ]);
+      });
+    }
+
+    it("in a worker's labels, in the environment and in a flag", () => {
+      expect(
+        problemsOf(
+          'workers: [{ url: "http://h:1", cluster: a, models: [m], labels: { __proto__: 1 } }]\n',
+        ),
+      ).to.deep.equal([`weir.yaml:1:67 workers[0].labels.__proto__: ${UNKNOWN}`]);
+      const env = { WEIR_FAIR_SHARE__TENANT_WEIGHTS: "{ __proto__: 3 }" };
+      expect(problemsOf(WORKER, { env })).to.deep.equal([
+        `environment WEIR_FAIR_SHARE__TENANT_WEIGHTS fair_share.tenant_weights.__proto__: ${TENANT}`,
+      ]);
+      expect(problemsOf(WORKER, { flags: ["--models", "{ __proto__: {} }"] })).to.deep.equal([
+        `flag --models models.__proto__: ${NAME}`,
+      ]);
+    });
+
+    it("hid no other problem beside it", () => {
+      expect(
+        problemsOf(`${WORKER}fair_share: { tenant_weights: { __proto__: 3, anonymous: x } }\n`),
+      ).to.have.length(2);
+    });
+  });
+
   it("find a near key for a slip of the hand and none for another word", () => {
     const known = ["queue_size", "queue_timeout_secs", "enabled", "id"];
     expect(nearestKey("queue_sise", known)).to.equal("queue_size");

@@ -101,8 +101,8 @@ describe("FairShareMetrics", () => {
         charge: { kind: "interrupted", tokens: 256, clockTokens: 256 },
       }),
     );
-    metrics.settled(record({ admitted: false, charge: undefined, queueLimit: "tenant_limit" }));
-    metrics.settled(record({ admitted: false, charge: undefined, queueLimit: "global_limit" }));
+    metrics.settled(record({ admitted: false, charge: undefined, queueRefusal: "tenant_limit" }));
+    metrics.settled(record({ admitted: false, charge: undefined, queueRefusal: "global_limit" }));
     expect(await series("weir_fair_share_fallback_total")).to.deep.equal({
       invalid_estimate: 1,
       missing_request_model: 1,

@@ -25,7 +25,7 @@ const RECORD: SettlementRecord = {
   class: "default",
   unknownPriorityValue: false,
   promoted: false,
-  queueLimit: undefined,
+  queueRefusal: undefined,
   share: undefined,
   requestModelFallback: undefined,
   preemptedBy: undefined,

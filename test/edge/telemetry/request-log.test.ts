@@ -28,7 +28,7 @@ const EVERYTHING: SettlementRecord = {
   waited: true,
   queuedMs: 12.345,
   promoted: true,
-  queueLimit: "tenant_limit",
+  queueRefusal: "tenant_limit",
   share: { profile: modelId("other"), bucket: "explicit", weighted: true },
   requestModelFallback: undefined,
   preemptedBy: "system",

@@ -1,7 +1,9 @@
 // What `npm run simulate` does with its arguments: lists the scenarios, or simulates one of them on
-// virtual time, prints what each tenant got, and draws it.
+// virtual time, prints what each tenant got, and draws it. Whether the drawing can be written is looked
+// at first, since a run takes minutes.
 
-import { writeFileSync } from "node:fs";
+import { accessSync, constants, statSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { parseArgs } from "node:util";
 import { chartSvg } from "./chart.js";
 import { reportLines, simulatePool } from "./report.js";
@@ -47,17 +49,38 @@ function numberOf(
   throw new Error(`${flag}: ${kind} from ${String(from)} to ${String(to)}, got "${text}"`);
 }
 
+const OPTIONS = {
+  scenario: { type: "string" },
+  seed: { type: "string" },
+  minutes: { type: "string" },
+  out: { type: "string" },
+} as const;
+
+/** `--minutes -1` as `--minutes=-1`: a number is no flag, and its range says what is wrong with it. */
+function withNegativeNumbers(args: readonly string[]): string[] {
+  const joined: string[] = [];
+  for (const argument of args) {
+    const flag = joined.at(-1) ?? "";
+    const isValue = /^-[.\d]/.test(argument) && Object.hasOwn(OPTIONS, flag.slice(2));
+    if (isValue && flag.startsWith("--")) joined.splice(-1, 1, `${flag}=${argument}`);
+    else joined.push(argument);
+  }
+  return joined;
+}
+
 /** Undefined when only the list of scenarios is wanted; throws for wrong arguments. */
-function readWish(args: string[]): Wish | undefined {
-  const { values } = parseArgs({
-    args,
-    options: {
-      scenario: { type: "string" },
-      seed: { type: "string" },
-      minutes: { type: "string" },
-      out: { type: "string" },
-    },
+function readWish(args: readonly string[]): Wish | undefined {
+  const { values, tokens } = parseArgs({
+    args: withNegativeNumbers(args),
+    options: OPTIONS,
+    tokens: true,
   });
+  const seen = new Set<string>();
+  for (const token of tokens) {
+    if (token.kind !== "option") continue;
+    if (seen.has(token.name)) throw new Error(`--${token.name}: given twice; keep one of them`);
+    seen.add(token.name);
+  }
   const { scenario: name, out } = values;
   if (name === undefined) return undefined;
   const scenario = Object.hasOwn(SCENARIOS, name) ? SCENARIOS[name] : undefined;
@@ -75,13 +98,39 @@ function readWish(args: string[]): Wish | undefined {
   };
 }
 
+/** Why a file cannot be written; undefined = it can, as far as one can see before. */
+function hindrance(file: string): string | undefined {
+  if (file === "") return "the name is empty";
+  const folder = dirname(file);
+  try {
+    const stats = statSync(folder, { throwIfNoEntry: false });
+    if (stats === undefined) return `the folder ${folder} does not exist`;
+    if (!stats.isDirectory()) return `${folder} is not a folder`;
+    const present = statSync(file, { throwIfNoEntry: false });
+    if (present?.isDirectory() === true) return "it is a folder";
+    accessSync(present === undefined ? folder : file, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
 /** Where the command writes its lines. */
 export interface Output {
   readonly print: (text: string) => void;
   readonly complain: (text: string) => void;
 }
 
-async function simulate({ name, scenario, seed, minutes, out }: Wish, to: Output): Promise<void> {
+const cannotWrite = (file: string, reason: string): string =>
+  `--out: cannot write "${file}": ${reason}`;
+
+/** Its exit code, 1 when the drawing cannot be written. */
+async function simulate({ name, scenario, seed, minutes, out }: Wish, to: Output): Promise<0 | 1> {
+  const reason = out === undefined ? undefined : hindrance(out);
+  if (out !== undefined && reason !== undefined) {
+    to.complain(cannotWrite(out, reason));
+    return 1;
+  }
   const { title, shows, pools } = scenario;
   to.print(`${name}: ${title}, ${String(minutes)} virtual minutes, seed ${String(seed)}`);
   to.print(`${shows}\n`);
@@ -90,22 +139,32 @@ async function simulate({ name, scenario, seed, minutes, out }: Wish, to: Output
   for (const report of reports) to.print(`${reportLines(report).join("\n")}\n`);
   if (out === undefined) {
     to.print("--out file.svg draws it");
-    return;
+    return 0;
   }
-  writeFileSync(out, await chartSvg(title, `${shows}; seed ${String(seed)}`, reports));
+  const svg = await chartSvg(title, `${shows}; seed ${String(seed)}`, reports);
+  try {
+    writeFileSync(out, svg);
+  } catch (error) {
+    to.complain(cannotWrite(out, messageOf(error)));
+    return 1;
+  }
   to.print(`drawn in ${out}`);
+  return 0;
 }
 
-/** Runs the command; its exit code, 2 for wrong arguments and a file that cannot be written. */
-export async function runSimulate(args: string[], to: Output): Promise<0 | 2> {
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
+/** Runs the command; its exit code: 1 for a file that cannot be written, 2 for wrong arguments. */
+export async function runSimulate(args: readonly string[], to: Output): Promise<0 | 1 | 2> {
+  let wish: Wish | undefined;
   try {
-    const wish = readWish(args);
-    if (wish === undefined) to.print(`${USAGE}\n\n${scenarioList()}`);
-    else await simulate(wish, to);
-    return 0;
+    wish = readWish(args);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    to.complain(`${reason}\n\n${USAGE}\n\n${scenarioList()}`);
+    to.complain(`${messageOf(error)}\n\n${USAGE}\n\n${scenarioList()}`);
     return 2;
   }
+  if (wish !== undefined) return simulate(wish, to);
+  to.print(`${USAGE}\n\n${scenarioList()}`);
+  return 0;
 }

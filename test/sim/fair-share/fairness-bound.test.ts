@@ -153,9 +153,23 @@ describe("the bound of fairness", function () {
       expect(boundFromEqualClocks(4, { ...extremes, estimateTokens: 80 }, a, b)).to.equal(290);
     });
 
-    it("is three times slots and largest request over the least weight for tenants that come at any time", () => {
+    it("is four times slots and largest request over the least weight for tenants that come at any time", () => {
       const extremes = { chargeTokens: 100, estimateTokens: 130 };
       expect(boundFromAnyMoment(4, extremes, 2)).to.equal(1_040);
+    });
+
+    it("grants a tenant that comes what it may catch up on, by the least weight of those in the lane", () => {
+      const elsewhere = { name: "c", weight: 0.1, elsewhere: true };
+      const checker = new FairnessChecker(4, [a, b, elsewhere], 80);
+      checker.waits(0);
+      checker.waits(2);
+      checker.settled(0, 10);
+      checker.waits(1);
+      checker.settled(1, 10);
+      // 4 * 4 * 10 / 1 + 80 / 1; nothing is said about who waits elsewhere.
+      expect(checker.nearest).to.include({ ahead: "b", behind: "a", gap: 10, bound: 240 });
+      checker.settled(2, 1);
+      expect(checker.largestGap).to.include({ ahead: "b", behind: "a", gap: 10 });
     });
 
     it("is reached: a tenant has all slots when the other comes, and each answer is the longest", () => {

@@ -10,6 +10,8 @@ export interface Contestant {
   readonly weight: number;
   /** False = it shares the slots, but no bound is claimed for it. */
   readonly compared?: boolean;
+  /** True = it only waits in other lanes: no bound is claimed for it, and it is due what it gets. */
+  readonly elsewhere?: boolean;
 }
 
 /** The largest amounts that have been seen, in tokens. */
@@ -72,11 +74,15 @@ interface Pair {
   fromEqualClocks: boolean;
 }
 
+export const isCompared = ({ compared, elsewhere }: Contestant): boolean =>
+  compared !== false && elsewhere !== true;
+
 export class FairnessChecker {
   readonly #slots: number;
   readonly #sides: readonly Side[];
   readonly #pairsOf: readonly Pair[][];
   readonly #leastWeight: number;
+  readonly #catchUpTokens: number;
   readonly #extremes: Extremes = { chargeTokens: 0, estimateTokens: 0 };
   #settlements = 0;
   #nearest: Nearest | undefined;
@@ -84,15 +90,21 @@ export class FairnessChecker {
   #violations = 0;
   #firstViolation: Nearest | undefined;
 
-  /** @param slots of the partition that all contestants share */
-  constructor(slots: number, contestants: readonly Contestant[]) {
+  /**
+   * @param slots of the partition that all contestants share
+   * @param catchUpTokens what a tenant that comes may be served first, beyond the bound, because a waiter
+   *   in another lane holds the clock: one ordinary request for each slot, divided by its weight
+   */
+  constructor(slots: number, contestants: readonly Contestant[], catchUpTokens = 0) {
     this.#slots = slots;
+    this.#catchUpTokens = catchUpTokens;
     this.#sides = contestants.map((one) => ({ ...one, waiting: false, served: 0 }));
-    this.#leastWeight = Math.min(...contestants.map(({ weight }) => weight));
+    const here = contestants.filter(({ elsewhere }) => elsewhere !== true);
+    this.#leastWeight = Math.min(...here.map(({ weight }) => weight));
     this.#pairsOf = this.#sides.map(() => []);
     for (const [index, one] of this.#sides.entries()) {
       for (const [second, other] of this.#sides.entries()) {
-        if (second <= index || one.compared === false || other.compared === false) continue;
+        if (second <= index || !isCompared(one) || !isCompared(other)) continue;
         const pair = { one, other, servedOne: 0, servedOther: 0, fromEqualClocks: false };
         this.#pairsOf[index]?.push(pair);
         this.#pairsOf[second]?.push(pair);
@@ -163,7 +175,8 @@ export class FairnessChecker {
     const [ahead, behind] = difference >= 0 ? [one, other] : [other, one];
     const bound = fromEqualClocks
       ? boundFromEqualClocks(this.#slots, this.#extremes, ahead, behind)
-      : boundFromAnyMoment(this.#slots, this.#extremes, this.#leastWeight);
+      : boundFromAnyMoment(this.#slots, this.#extremes, this.#leastWeight) +
+        this.#catchUpTokens / this.#leastWeight;
     const gap = Math.abs(difference);
     const share = gap / bound;
     const nearer = share > (this.#nearest?.share ?? -1);

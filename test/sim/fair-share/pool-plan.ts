@@ -29,6 +29,10 @@ export interface Traffic {
   readonly withoutUsage?: number;
   /** Each request comes under a name that was never seen before. */
   readonly freshNames?: boolean;
+  /** One of the plan's further partitions; absent = the one of the plan's own slots. */
+  readonly partition?: string;
+  /** The model whose profile applies to it; absent = the plan's. */
+  readonly model?: string;
 }
 
 export interface TenantPlan {
@@ -44,12 +48,18 @@ export interface TenantPlan {
 export interface PoolPlan {
   readonly title: string;
   readonly slots: number;
+  /** Slots of further partitions. */
+  readonly partitions?: Readonly<Record<string, number>>;
+  /** The wait after which the lowest class may go before the others; absent = never. */
+  readonly bulkStarvesSecs?: number;
   readonly msPerToken: number;
   readonly fair: FairSketch;
   /** The model whose profile applies; absent = the flat weights. */
   readonly model?: string;
   /** Who shares the slots by weight: tenants, or buckets of them. */
   readonly contestants: readonly Contestant[];
+  /** What a tenant that comes may catch up on beyond the bound; see FairnessChecker. 0 when absent. */
+  readonly catchUpTokens?: number;
   readonly tenants: readonly TenantPlan[];
 }
 

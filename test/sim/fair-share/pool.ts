@@ -1,5 +1,5 @@
-// One partition on virtual time: the real scheduler and ledger, simulated clients in front of them and
-// an engine behind that takes the same time for every token. Nothing else is there, so that a million
+// Partitions on virtual time, mostly one: the real scheduler and ledger, simulated clients in front of
+// them and an engine behind that takes the same time for every token. Nothing else is there, so that a million
 // requests take seconds, and what is measured is the sharing alone. One seed decides everything.
 //
 // A client that leaves while it waits is taken out of the queue; in the middle of its answer, it frees
@@ -7,7 +7,12 @@
 // if that is more. An answer without usage is charged the same way.
 
 import { GLOBAL_PARTITION } from "../../../extproc/core/model/config.js";
-import { modelId, tenantKey, type ModelId } from "../../../extproc/core/model/ids.js";
+import {
+  modelId,
+  partitionName,
+  tenantKey,
+  type PartitionName,
+} from "../../../extproc/core/model/ids.js";
 import { monotonicMs, type MonotonicMs } from "../../../extproc/core/model/time.js";
 import type { Waiter } from "../../../extproc/core/scheduler/admission.js";
 import type { Permit } from "../../../extproc/core/scheduler/permit.js";
@@ -23,6 +28,7 @@ import type { PoolPlan, Span, Traffic } from "./pool-plan.js";
 const QUEUE_SIZE = 100_000;
 /** Nobody is refused for having waited. */
 const PATIENCE_SECS = 100_000_000;
+const NEVER_STARVED_SECS = PATIENCE_SECS;
 
 /** What happened to one request of a tenant, by the tenant's index in the plan. */
 export interface PoolObserver {
@@ -51,8 +57,16 @@ interface Source {
 
 const ALWAYS: Span = [0, Number.POSITIVE_INFINITY];
 
+/** The slots of one partition, and how many requests wait for them and have them. */
+interface Slots {
+  readonly count: number;
+  waiting: number;
+  running: number;
+}
+
 interface PoolRequest {
   readonly source: Source;
+  readonly slots: Slots;
   readonly tokens: number;
   readonly estimateTokens: number;
   /** Part of its answer that its client waits for; undefined = all of it. */
@@ -73,9 +87,8 @@ export class Pool {
   readonly #chance: Chance;
   readonly #events = new EventQueue();
   readonly #scheduler: Scheduler<PoolRequest>;
-  readonly #model: ModelId | undefined;
+  readonly #slots: ReadonlyMap<PartitionName, Slots>;
   readonly #waiting = new Set<PoolRequest>();
-  #running = 0;
   #now: MonotonicMs = monotonicMs(0);
   #settled = 0;
   #names = 0;
@@ -85,16 +98,25 @@ export class Pool {
     this.plan = plan;
     this.#observers = observers;
     this.#chance = new Chance(seed);
-    this.#model = plan.model === undefined ? undefined : modelId(plan.model);
+    const counts = Object.entries(plan.partitions ?? {}).map(
+      ([name, count]) => [partitionName(name), count] as const,
+    );
+    const capacities = new Map([[GLOBAL_PARTITION, plan.slots], ...counts]);
+    this.#slots = new Map(
+      Array.from(capacities, ([name, count]) => [name, { count, waiting: 0, running: 0 }]),
+    );
+    const never = NEVER_STARVED_SECS;
     this.#scheduler = new Scheduler<PoolRequest>(
-      [
+      Array.from(capacities, ([name, capacity]) =>
         settings({
-          capacity: plan.slots,
+          name,
+          capacity,
           queueSize: QUEUE_SIZE,
           queueTimeoutSecs: PATIENCE_SECS,
+          starvationSecs: [plan.bulkStarvesSecs ?? never, never, never, never],
         }),
-      ],
-      new Map([[GLOBAL_PARTITION, plan.slots]]),
+      ),
+      capacities,
       fair ? fairQueueing({ maxQueuedPerTenant: QUEUE_SIZE, ...plan.fair }) : undefined,
       {
         onGranted: (request, permit) => {
@@ -103,6 +125,9 @@ export class Pool {
         },
         onTimedOut: () => {
           throw new Error("nobody waits that long");
+        },
+        onDisplaced: () => {
+          throw new Error("the queue is never full");
         },
         onPreempted: () => {
           throw new Error("nobody preempts here");
@@ -140,8 +165,9 @@ export class Pool {
     while (this.#settled < requests) {
       const event = this.#events.next();
       if (event === undefined || event.atMs > ms) return;
-      const idle = this.#waiting.size > 0 ? this.plan.slots - this.#running : 0;
-      this.#idleSlotMs += idle * (event.atMs - this.#now);
+      for (const { count, waiting, running } of this.#slots.values()) {
+        if (waiting > 0) this.#idleSlotMs += (count - running) * (event.atMs - this.#now);
+      }
       this.#now = monotonicMs(event.atMs);
       event.run();
       while (this.#scheduler.dispatch(this.#now));
@@ -192,8 +218,12 @@ export class Pool {
     const { traffic, tenant } = source;
     const tokens = drawTokens(traffic.lengths, this.#chance);
     const leaves = this.#chance.once(traffic.leaving ?? 0);
+    const partition =
+      traffic.partition === undefined ? GLOBAL_PARTITION : partitionName(traffic.partition);
+    const model = traffic.model ?? this.plan.model;
     const request: PoolRequest = {
       source,
+      slots: this.#slotsOf(partition),
       tokens,
       estimateTokens: estimateTokens(traffic.estimate, tokens, this.#chance),
       leavesAt: leaves ? this.#chance.unit() : undefined,
@@ -205,10 +235,10 @@ export class Pool {
     const admission = this.#scheduler.admit(
       {
         request,
-        partition: GLOBAL_PARTITION,
+        partition,
         rank: traffic.rank,
         tenant: tenantKey(this.#nameOf(source)),
-        model: this.#model,
+        model: model === undefined ? undefined : modelId(model),
         estimateTokens: request.estimateTokens,
       },
       this.#now,
@@ -220,6 +250,7 @@ export class Pool {
       case "queued": {
         request.waiter = admission.waiter;
         this.#waiting.add(request);
+        request.slots.waiting += 1;
         for (const observer of this.#observers) observer.waits?.(tenant);
         if (leaves && this.#chance.once(LEAVES_WAITING)) this.#planLeaving(request);
         return;
@@ -227,6 +258,12 @@ export class Pool {
       case "queue_full":
         throw new Error(`the queue of ${String(QUEUE_SIZE)} is full`);
     }
+  }
+
+  #slotsOf(partition: PartitionName): Slots {
+    const slots = this.#slots.get(partition);
+    if (slots === undefined) throw new Error(`no partition ${partition}`);
+    return slots;
   }
 
   #nameOf({ tenant, traffic }: Source): string {
@@ -256,12 +293,13 @@ export class Pool {
     request.waiter = undefined;
     if (request.leave !== undefined) request.leave.cancelled = true;
     this.#waiting.delete(request);
+    request.slots.waiting -= 1;
     for (const observer of this.#observers) observer.leavesQueue?.(request.source.tenant);
   }
 
   #run(request: PoolRequest, permit: Permit): void {
-    const { tokens, estimateTokens, leavesAt, source } = request;
-    this.#running += 1;
+    const { tokens, estimateTokens, leavesAt, slots, source } = request;
+    slots.running += 1;
     const waitedMs = this.#now - request.askedAt;
     for (const observer of this.#observers) {
       observer.runs?.(source.tenant, estimateTokens, waitedMs);
@@ -271,7 +309,7 @@ export class Pool {
     const chargedTokens = observed ? tokens : Math.max(estimateTokens, producedTokens);
     const run: SettledRun = { producedTokens, chargedTokens, whole: leavesAt === undefined };
     this.#events.plan(this.#now + producedTokens * this.plan.msPerToken, "end", () => {
-      this.#running -= 1;
+      slots.running -= 1;
       this.#settled += 1;
       permit.settle({ tokens: chargedTokens, clockTokens: Math.max(1, chargedTokens) });
       permit.release();

@@ -1,6 +1,6 @@
 // Runs one pool and tells how fairly it was shared, in a table for people.
 
-import { FairnessChecker } from "./fairness-bound.js";
+import { FairnessChecker, isCompared } from "./fairness-bound.js";
 import { jainIndex, quantile } from "./measures.js";
 import { Pool } from "./pool.js";
 import type { PoolPlan } from "./pool-plan.js";
@@ -19,7 +19,7 @@ export interface PoolReport {
 
 export function simulatePool(plan: PoolPlan, seed: number, lengthMs: number): PoolReport {
   const tally = new Tally(plan, lengthMs / SAMPLES);
-  const checker = new FairnessChecker(plan.slots, plan.contestants);
+  const checker = new FairnessChecker(plan.slots, plan.contestants, plan.catchUpTokens);
   const pool = new Pool(plan, seed, [tally.observer, checking(checker, plan)]);
   pool.run({ ms: lengthMs });
   tally.finish(lengthMs);
@@ -83,9 +83,9 @@ function tenantTable(tenants: readonly TenantTally[]): string[] {
 function gapLine({ plan, checker }: PoolReport): string {
   const { largestGap, nearest, violations } = checker;
   if (largestGap === undefined || nearest === undefined) {
-    return plan.contestants.some(({ compared }) => compared === false)
-      ? "none claimed: the tenants wait in two lanes, and the higher lane goes first"
-      : "nobody waited beside another";
+    return plan.contestants.every(isCompared)
+      ? "nobody waited beside another"
+      : "none claimed between these: they wait in different lanes or under different profiles";
   }
   const { ahead, behind, gap, bound } = largestGap;
   return (

@@ -8,6 +8,12 @@ import {
   type EstimateRule,
   type Lengths,
 } from "./lengths.js";
+import {
+  debtorsInABucket,
+  heldClock,
+  PARKED_IN_A_FULL_PARTITION,
+  PARKED_IN_BULK,
+} from "./lanes.js";
 import { flatPool, type Arrivals, type PoolPlan, type Span, type Traffic } from "./pool-plan.js";
 
 const MINUTE_MS = 60_000;
@@ -176,6 +182,24 @@ const leaveAndReturn: Scenario = {
   },
 };
 
+/** From the middle of the run on. */
+const secondHalf = (lengthMs: number): Span[] => [[lengthMs / 2, Number.POSITIVE_INFINITY]];
+
+const heldClocks: Scenario = {
+  title: "a tenant comes while a waiter in another lane is never served",
+  shows: "it gets its share at once, and nothing of what the others were served before it came",
+  pools: (lengthMs) => [
+    heldClock(PARKED_IN_BULK, secondHalf(lengthMs)),
+    heldClock(PARKED_IN_A_FULL_PARTITION, secondHalf(lengthMs)),
+  ],
+};
+
+const modelAndFlat: Scenario = {
+  title: "tenants of a model profile and a tenant with flat weights in one lane",
+  shows: "profiles take turns by arrival; waiters in debt within theirs do not keep the turn",
+  pools: (lengthMs) => [debtorsInABucket(secondHalf(lengthMs))],
+};
+
 export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   "two-to-one": twoToOne,
   "four-weights": fourWeights,
@@ -184,4 +208,6 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
   "identity-flood": identityFlood,
   "batch-and-interactive": batchAndInteractive,
   "leave-and-return": leaveAndReturn,
+  "held-clock": heldClocks,
+  "model-and-flat": modelAndFlat,
 };

@@ -1,6 +1,8 @@
 // Runs every scenario of `npm run simulate` briefly, so that none of them rots, and looks at what it says.
 
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
@@ -21,6 +23,16 @@ async function run(...args: string[]): Promise<{ code: number; out: string; erro
     complain: (text) => errors.push(text),
   });
   return { code, out: out.join("\n"), errors: errors.join("\n") };
+}
+
+/** What follows `node` in the script of that name. */
+async function scriptArgs(): Promise<string[]> {
+  const { scripts } = JSON.parse(await readFile("package.json", "utf8")) as {
+    scripts: Record<string, string>;
+  };
+  const [node, ...args] = scripts["simulate"]?.split(" ") ?? [];
+  expect(node).to.equal("node");
+  return args;
 }
 
 function poolsOf(name: string, lengthMs = HOUR_MS): PoolReport[] {
@@ -100,7 +112,27 @@ describe("npm run simulate", function () {
     [["--scenario", "two-to-one", "--seed", "1.5"], "--seed: a whole number from 0 to 4294967295"],
     [["--scenario", "two-to-one", "--seed", ""], "--seed: a whole number from 0 to 4294967295"],
     [["--weights", "2:1"], "Unknown option '--weights'"],
-    [["--scenario", "two-to-one", "--minutes", "1", "--out", "/nowhere/a.svg"], "ENOENT"],
+    [
+      ["--scenario", "two-to-one", "--minutes", "-1"],
+      '--minutes: a number from 1 to 10080, got "-1"',
+    ],
+    [
+      ["--scenario", "two-to-one", "--minutes", "-.5"],
+      '--minutes: a number from 1 to 10080, got "-.5"',
+    ],
+    [["--seed", "-1", "--scenario", "two-to-one"], "--seed: a whole number from 0 to 4294967295"],
+    [
+      ["--scenario", "two-to-one", "--minutes", "--seed", "1"],
+      "Option '--minutes' argument is ambiguous",
+    ],
+    [
+      ["--seed", "1", "--scenario", "two-to-one", "--seed=2"],
+      "--seed: given twice; keep one of them",
+    ],
+    [
+      ["--scenario", "two-to-one", "--scenario", "two-to-one"],
+      "--scenario: given twice; keep one of them",
+    ],
   ] as const) {
     it(`refuses ${args.join(" ")} with the reason and the list, exit code 2`, async () => {
       const { code, errors } = await run(...args);
@@ -110,12 +142,39 @@ describe("npm run simulate", function () {
     });
   }
 
+  it("looks before the run whether the drawing can be written, and says why not in one line, exit code 1", async () => {
+    const missing = join(folder, "missing");
+    const present = join(folder, "present");
+    await writeFile(present, "");
+    for (const [file, reason] of [
+      [join(missing, "a.svg"), `the folder ${missing} does not exist`],
+      [join(present, "a.svg"), `${present} is not a folder`],
+      [folder, "it is a folder"],
+      ["", "the name is empty"],
+    ] as const) {
+      const result = await run("--scenario", "two-to-one", "--out", file);
+      const errors = `--out: cannot write "${file}": ${reason}`;
+      expect(result).to.deep.equal({ code: 1, out: "", errors });
+    }
+  });
+
+  it("ends quietly when nobody reads on, and draws all the same", async () => {
+    const file = join(folder, "unread.svg");
+    const child = spawn(
+      process.execPath,
+      [...(await scriptArgs()), "--scenario", "two-to-one", "--minutes", "1", "--out", file],
+      { stdio: ["ignore", "pipe", "pipe"] },
+    );
+    child.stdout.destroy();
+    let errors = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => (errors += text));
+    const [code] = (await once(child, "close")) as [number];
+    expect({ code, errors }).to.deep.equal({ code: 0, errors: "" });
+    expect(await readFile(file, "utf8")).to.include("</svg>");
+  });
+
   it("is the script of that name, and ends with the exit code", async () => {
-    const { scripts } = JSON.parse(await readFile("package.json", "utf8")) as {
-      scripts: Record<string, string>;
-    };
-    const [node, ...args] = scripts["simulate"]?.split(" ") ?? [];
-    expect(node).to.equal("node");
+    const args = await scriptArgs();
     const wrong = startProcess(process.execPath, [...args, "--scenario", "nothing"]);
     expect((await wrong.ended).code, wrong.describe()).to.equal(2);
     expect(wrong.stderr).to.include("two-to-one");
@@ -156,6 +215,18 @@ describe("what the scenarios show", () => {
       return [...waitsMs].sort((one, other) => one - other)[Math.floor(waitsMs.length / 2)] ?? 0;
     };
     expect(median("chatty, chat")).to.be.lessThan(median("chatty, batch") / 5);
+  });
+
+  it("held-clock: who comes while a waiter elsewhere is never served gets its share, and no more", () => {
+    for (const report of poolsOf("held-clock")) {
+      const { ada, ben, newcomer } = gains(report);
+      for (const gain of [ada, ben, newcomer]) expect(gain).to.be.within(0.95, 1.05);
+    }
+  });
+
+  it("model-and-flat: who has flat weights gets its turns beside a profile with debtors", () => {
+    const [report] = poolsOf("model-and-flat");
+    for (const gain of Object.values(gains(report))) expect(gain).to.be.within(0.85, 1.15);
   });
 
   it("leave-and-return: who was away gets its share again, and nothing for the time it was away", () => {

@@ -2,7 +2,8 @@
 // of its service for the plot.
 //
 // The due of a contestant is what an ideal server would give it: of all that is served, those that have
-// something waiting get parts by weight; one that has nothing waiting is due what it gets.
+// something waiting get parts by weight; one that has nothing waiting, or waits in another lane, is due
+// what it gets.
 
 import type { Contestant, FairnessChecker } from "./fairness-bound.js";
 import { partsOf } from "./measures.js";
@@ -88,11 +89,11 @@ export class Tally {
 
   #serve(served: ContestantTally, tokens: number): void {
     served.servedTokens += tokens;
-    if (served.waiting === 0) {
+    if (served.waiting === 0 || served.elsewhere === true) {
       served.dueTokens += tokens;
       return;
     }
-    const waiting = this.contestants.filter((one) => one.waiting > 0);
+    const waiting = this.contestants.filter((one) => one.waiting > 0 && one.elsewhere !== true);
     const parts = partsOf(
       tokens,
       waiting.map(({ weight }) => weight),
