@@ -355,7 +355,7 @@ onPacedStack(
     },
   },
   (stack, worker) => {
-    it("Q6 a noisy tenant is refused, and another one still gets a place and is served first", async () => {
+    it("Q6 a noisy tenant is refused, others still get a place, also in a full queue, and are served first", async () => {
       const tokens = 5;
       const running = await openRunning(stack(), chatOf("noisy", "noisy", tokens));
       const waiting: OpenChat[] = [];
@@ -373,22 +373,29 @@ onPacedStack(
         new Array<string>(3).fill("tenant_limit"),
       );
       const quiet = await openQueued(stack(), chatOf("quiet", "quiet", tokens));
-      // Now the queue itself is full: another tenant meets its limit, not one of its own.
-      const late = await openChat(stack(), chatOf("late", "late", tokens)).answer;
-      expectContended(late, "scheduler_queue_full", 30);
-      expect(recordsOf(stack(), "late")[0]?.queueRefusal).to.equal("global_limit");
+      // Now the queue itself is full: it makes room for a tenant that has fewer waiters than another.
+      const late = openChat(stack(), chatOf("late", "late", tokens));
+      const [displaced] = waiting;
+      if (displaced === undefined) throw new Error("nobody waits");
+      expectContended(await displaced.answer, "scheduler_queue_full", 30);
+      expect(recordsOf(stack(), "noisy").at(-1)).to.include({
+        queueRefusal: "displaced",
+        class: "bulk",
+      });
       await stack().until("all are served", async () => {
         await produceTokens(stack(), tokens);
         return stack().settled.length === 10;
       });
-      for (const { answer } of [running, ...waiting, quiet]) expectServed(await answer);
+      for (const { answer } of [running, ...waiting.slice(1), quiet, late]) {
+        expectServed(await answer);
+      }
       expect(namesAt(worker())).to.deep.equal([
         "noisy",
+        "late",
         "quiet",
         "noisy-default",
         "noisy-default",
         "noisy-default",
-        "noisy-bulk",
       ]);
     });
   },
