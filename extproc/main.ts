@@ -6,10 +6,12 @@ import { randomInt } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { App } from "./app.js";
 import type { ListenAddress, WeirConfig } from "./core/model/config.js";
+import { apiKeyProblems } from "./edge/config/api-keys.js";
 import { demoConfigYaml } from "./edge/config/demo-config.js";
 import { configJsonSchema } from "./edge/config/json-schema.js";
 import { loadConfig } from "./edge/config/load.js";
 import { formatProblem } from "./edge/config/problem.js";
+import { readApiKey } from "./edge/engines/api-key.js";
 import { bootstrapYaml } from "./edge/envoy/bootstrap.js";
 import { createLog } from "./edge/telemetry/log.js";
 
@@ -155,12 +157,19 @@ async function main(argv: readonly string[]): Promise<number> {
       }
       const config = readConfig(args);
       if (config === undefined) return 1;
+      if (args.command === "bootstrap") {
+        process.stdout.write(bootstrapYaml(config, args.configFile));
+        return 0;
+      }
+      const missing = await apiKeyProblems(config.workers, readApiKey);
+      if (args.command === "serve" && missing.length > 0) {
+        for (const problem of missing) process.stderr.write(`${problem}\n`);
+        return 1;
+      }
       if (args.command === "serve") return serve(config);
-      process.stdout.write(
-        args.command === "check"
-          ? "the configuration is valid\n"
-          : bootstrapYaml(config, args.configFile),
-      );
+      // The configuration is often checked where the keys are not.
+      for (const problem of missing) process.stderr.write(`warning: ${problem}\n`);
+      process.stdout.write("the configuration is valid\n");
       return 0;
     }
     case "help":

@@ -45,6 +45,10 @@ export interface Faults extends RequestFaults {
   readonly loads_form?: "current" | "old";
   readonly get_load_status?: number;
   readonly health_status?: number;
+  /** Never answer a telemetry path. */
+  readonly telemetry_hang?: boolean;
+  /** Answer 401 on telemetry paths to whoever does not bring this key as bearer token. */
+  readonly telemetry_key?: string;
 }
 
 export type FaultsResult<F> =
@@ -88,6 +92,8 @@ const WORKER_RULES: Readonly<Record<keyof Faults, Rule>> = {
   loads_form: oneOf("current", "old"),
   get_load_status: status,
   health_status: status,
+  telemetry_hang: flag,
+  telemetry_key: anyText,
 };
 
 /** Reads the header `x-mock`; no header means no faults. */

@@ -47,9 +47,17 @@ export interface PlainRequest {
 }
 
 /** Answers a telemetry or health path; false when `path` is none that this worker has. */
-export function serveProbe(worker: Worker, { response, path, query }: PlainRequest): boolean {
+export function serveProbe(worker: Worker, plain: PlainRequest): boolean {
+  const { response, path, query } = plain;
   const { faults } = worker;
   const isSglang = worker.options.engine === "sglang";
+  if (path === "/metrics" || (isSglang && path !== "/health")) {
+    if (faults.telemetry_hang === true) return true;
+    if (!mayAsk(faults.telemetry_key, plain)) {
+      sendJson(response, 401, { error: "Unauthorized" });
+      return true;
+    }
+  }
   const refused = (status: number | undefined): boolean => {
     if (status === undefined || status === 200) return false;
     sendJson(response, status, { detail: "Injected fault." });
@@ -81,6 +89,10 @@ export function serveProbe(worker: Worker, { response, path, query }: PlainReque
     default:
       return false;
   }
+}
+
+function mayAsk(key: string | undefined, { request }: PlainRequest): boolean {
+  return key === undefined || request.headers.authorization === `Bearer ${key}`;
 }
 
 /** Answers models, version and administration paths; false when `path` is none of them. */

@@ -80,6 +80,33 @@ describe("the weir command", function () {
     expect(stderr).to.include(missing);
   });
 
+  it("names every API key that cannot be read: an error at the start, a warning of a check", async () => {
+    const workers = [
+      {
+        url: "http://127.0.0.1:1",
+        cluster: "a",
+        models: ["demo"],
+        api_key_env: "NO_SUCH_WEIR_KEY",
+      },
+      {
+        url: "http://127.0.0.1:2",
+        cluster: "b",
+        models: ["demo"],
+        api_key_file: `${folder}/no-key`,
+      },
+    ];
+    const config = file("keys.yaml", configYaml({ workers }));
+    const lines = [
+      "workers[0].api_key_env: the API key in environment variable NO_SUCH_WEIR_KEY is not set",
+      `workers[1].api_key_file: the API key in file ${folder}/no-key cannot be read (ENOENT)`,
+    ];
+    const problems = lines.map((line) => `${line}\n`).join("");
+    expect(await run("serve", "-c", config)).to.deep.equal([1, "", problems]);
+    const warnings = lines.map((line) => `warning: ${line}\n`).join("");
+    const valid = "the configuration is valid\n";
+    expect(await run("check", "-c", config)).to.deep.equal([0, valid, warnings]);
+  });
+
   it("takes keys from flags", async () => {
     const good = file("flags.yaml", configYaml());
     const [code, , stderr] = await run("check", "-c", good, "--scheduler.queue_size=-1");

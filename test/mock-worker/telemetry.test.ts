@@ -217,4 +217,44 @@ describe("mock worker, telemetry faults", () => {
       expect(await status("/health")).to.equal(200);
     });
   });
+
+  it("answers telemetry only to whoever brings the key, and everything else to everybody", async () => {
+    for (const [engine, paths] of [
+      ["vllm", ["/metrics"]],
+      ["sglang", ["/metrics", "/v1/loads", "/get_load"]],
+    ] as const) {
+      await withWorker({ engine }, async (worker) => {
+        worker.setFaults({ telemetry_key: "open sesame" });
+        const status = async (path: string, authorization?: string): Promise<number> => {
+          const headers = authorization === undefined ? {} : { authorization };
+          return (await fetch(worker.url + path, { headers })).status;
+        };
+        for (const path of paths) {
+          expect(await status(path), path).to.equal(401);
+          expect(await status(path, "Bearer open"), path).to.equal(401);
+          expect(await status(path, "Bearer open sesame"), path).to.equal(200);
+        }
+        expect(await status("/health")).to.equal(200);
+        const chat = { path: "/v1/chat/completions", body: chatBody("hi") };
+        expect((await post(worker, chat)).status).to.equal(200);
+      });
+    }
+  });
+
+  it("never answers telemetry while it hangs, and everything else as ever", async () => {
+    await withWorker({ engine: "sglang" }, async (worker) => {
+      worker.setFaults({ telemetry_hang: true });
+      const waiting = ["/metrics", "/v1/loads", "/get_load"].map((path) =>
+        get(worker, path).then(
+          () => "answered",
+          () => "cut",
+        ),
+      );
+      expect((await get(worker, "/health")).status).to.equal(200);
+      const chat = { path: "/v1/chat/completions", body: chatBody("hi") };
+      expect((await post(worker, chat)).status).to.equal(200);
+      await worker.close(0);
+      expect(await Promise.all(waiting)).to.deep.equal(["cut", "cut", "cut"]);
+    });
+  });
 });

@@ -353,6 +353,9 @@ export class World {
         max_running_requests: worker.reported,
         admission_partition: worker.label === undefined ? undefined : partitionName(worker.label),
       },
+      load_monitor_interval_secs: 10,
+      telemetry_url: urlOf(port),
+      api_key: undefined,
     });
   }
 

@@ -40,6 +40,9 @@ export function workerConfig(sketch: WorkerSketch): WorkerConfig {
       admission_partition:
         sketch.partition === undefined ? undefined : partitionName(sketch.partition),
     },
+    load_monitor_interval_secs: 10,
+    telemetry_url: sketch.url,
+    api_key: undefined,
   };
 }
 

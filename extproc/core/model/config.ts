@@ -62,6 +62,11 @@ export interface WorkerLabels {
   readonly admission_partition: PartitionName | undefined;
 }
 
+/** Where the key that an engine wants to be asked with is found; the key itself is no configuration. */
+export type ApiKeySource =
+  | { readonly kind: "env"; readonly name: string }
+  | { readonly kind: "file"; readonly path: string };
+
 export interface WorkerConfig {
   readonly id: string;
   /** `http://host:port`, no path. */
@@ -70,6 +75,11 @@ export interface WorkerConfig {
   readonly engine: EngineKind | undefined;
   readonly models: readonly ModelId[];
   readonly labels: WorkerLabels;
+  /** Time between two questions for its load, 1 or more. */
+  readonly load_monitor_interval_secs: number;
+  /** Where its metrics are, `http://host:port`; the url itself unless they have a port of their own. */
+  readonly telemetry_url: string;
+  readonly api_key: ApiKeySource | undefined;
 }
 
 export type SelectionPolicy = "power_of_two";
@@ -143,6 +153,29 @@ export interface SchedulerConfig {
   /** Empty = one partition named `global`. */
   readonly admission_partitions: ReadonlyMap<PartitionName, PartitionConfig>;
   readonly default_admission_partition: PartitionName;
+  /** Slots of the partitions follow what their engines report; never true in the limiter. */
+  readonly adaptive_capacity: boolean;
+}
+
+/** Learning from engine feedback. `off`: nothing is built. `shadow`: decisions are only counted. */
+export type AdaptiveAdmissionMode = "off" | "shadow" | "enforce";
+
+export interface AdaptiveAdmissionConfig {
+  readonly mode: AdaptiveAdmissionMode;
+  /** Time in which a remembered best throughput loses half its value, above 0. */
+  readonly estimator_half_life_secs: number;
+  /** Share of the healthy workers that must report before their reports count, above 0, up to 1. */
+  readonly min_load_coverage: number;
+  /** Requests per healthy worker offered beyond the knee to find out whether more helps, 0 or more. */
+  readonly feedback_probe_requests_per_healthy_replica: number;
+  /** Mean waiting requests per reporting worker that still count as no pressure, 0 or more. */
+  readonly feedback_max_waiting_requests_per_healthy_replica: number;
+  /** Mean token usage from which the partition is under pressure, above 0, up to 1. */
+  readonly feedback_max_token_usage: number;
+  /** Relative change of throughput that is taken for a change at all, 0..1. */
+  readonly feedback_throughput_improvement_ratio: number;
+  /** The older estimator: a fixed margin, no probing downwards, no bridging of lost polls. */
+  readonly feedback_reference_rule: boolean;
 }
 
 /** Shares among the requests for one model: named tenants, and all others in one bucket. */
@@ -209,6 +242,7 @@ export interface WeirConfig {
   readonly headers: HeadersConfig;
   readonly scheduler: SchedulerConfig;
   readonly fair_share: FairShareConfig;
+  readonly adaptive_admission: AdaptiveAdmissionConfig;
   readonly settlement: SettlementConfig;
   readonly health: HealthConfig;
   readonly breaker: BreakerConfig;

@@ -70,6 +70,8 @@ export const DEFAULTS = {
     fallback_to_limiter: false,
     admission_partitions: {},
     default_admission_partition: "default",
+    // Slots follow the engines wherever their feedback may decide.
+    adaptive_capacity: "auto",
   },
   fair_share: {
     // Equal shares of output tokens are what tenants of one fleet expect of it.
@@ -85,6 +87,27 @@ export const DEFAULTS = {
     // More callers than one fleet serves, in about 70 MB; a caller that changes its name with every
     // request would otherwise fill the memory.
     max_tracked_tenants: 100_000,
+  },
+  adaptive_admission: {
+    // Limits move only where somebody asked for it; shadow shows first what they would be.
+    mode: "off",
+    strategy: "engine_feedback",
+    // Short enough that a new workload is learned within the hour, long enough to outlast a quiet
+    // quarter of it.
+    estimator_half_life_secs: 900,
+    // With less, the workers that are silent could be the ones that are full.
+    min_load_coverage: 0.8,
+    // Enough to see whether one more helps, few enough to wait a moment when it does not.
+    feedback_probe_requests_per_healthy_replica: 2,
+    // An engine takes up what it admits in batches: a short line in front of it is no overload.
+    feedback_max_waiting_requests_per_healthy_replica: 2,
+    // From there on engines evict and compute again.
+    feedback_max_token_usage: 0.9,
+    // Throughput of a busy engine scatters by about as much from sample to sample.
+    feedback_throughput_improvement_ratio: 0.02,
+    feedback_reference_rule: false,
+    // Limits a few answers old; a question costs an engine some milliseconds.
+    load_monitor_interval_secs: 10,
   },
   settlement: {
     // An answer of 64 MiB of JSON holds far more tokens than any engine makes in one request.

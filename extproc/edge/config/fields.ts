@@ -21,6 +21,16 @@ export function decimal(min: number, max: number): z.ZodNumber {
   return z.number({ error }).min(min, { error }).max(max, { error });
 }
 
+/** A number above `min` and up to `max`, the latter included; never infinite or NaN. */
+export function above(min: number, max?: number): z.ZodNumber {
+  const error =
+    max === undefined
+      ? `must be a finite number above ${String(min)}`
+      : `must be a number above ${String(min)} and up to ${String(max)}`;
+  const open = z.number({ error }).gt(min, { error });
+  return max === undefined ? open : open.max(max, { error });
+}
+
 const NOT_NEGATIVE = "must be a finite number of 0 or more";
 
 /** A number without an upper bound; fractions allowed, never infinite or NaN. */
@@ -32,8 +42,8 @@ export function text(allowed: string, accepts: (value: string) => boolean): z.Zo
   return z.string({ error }).refine(accepts, { error });
 }
 
-/** One of a few words or numbers. */
-export function oneOf<const Value extends string | number>(
+/** One of a few words, numbers or switches. */
+export function oneOf<const Value extends string | number | boolean>(
   values: readonly Value[],
 ): z.ZodLiteral<Value> {
   return z.literal(values, { error: `must be one of ${values.join(", ")}` });

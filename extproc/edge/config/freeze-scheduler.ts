@@ -3,16 +3,25 @@
 // would give a class that nobody designed. With the scheduler off there are no partitions, because
 // the limiter has one pool, and a request must not be tied to the workers of a pool it does not use.
 
-import type { ClassConfig, PartitionConfig, SchedulerConfig } from "../../core/model/config.js";
+import type {
+  AdaptiveAdmissionMode,
+  ClassConfig,
+  PartitionConfig,
+  SchedulerConfig,
+} from "../../core/model/config.js";
 import { partitionName, tenantKey, type PartitionName } from "../../core/model/ids.js";
 import { className, perClass, rankOf } from "../../core/model/priority.js";
 import { CLASS_DEFAULTS, LIMITER_QUEUE_TIMEOUT_SECS } from "./defaults.js";
+import { adaptiveCapacity } from "./freeze-adaptive-admission.js";
 import type { FileConfig } from "./schema.js";
 
 type SchedulerSection = FileConfig["scheduler"];
 
 /** The section as the core reads it; every class and timeout is filled in. */
-export function schedulerConfig(section: SchedulerSection): SchedulerConfig {
+export function schedulerConfig(
+  section: SchedulerSection,
+  mode: AdaptiveAdmissionMode,
+): SchedulerConfig {
   const slots = section.max_concurrent_requests;
   return {
     enabled: section.enabled,
@@ -36,6 +45,7 @@ export function schedulerConfig(section: SchedulerSection): SchedulerConfig {
     rate_limit_tokens_per_second: section.rate_limit_tokens_per_second,
     admission_partitions: section.enabled ? partitionConfigs(section) : new Map(),
     default_admission_partition: partitionName(section.default_admission_partition),
+    adaptive_capacity: adaptiveCapacity(section, mode),
   };
 }
 

@@ -15,6 +15,7 @@ import { clusterName, modelId, partitionName } from "../../core/model/ids.js";
 import type { ModelId } from "../../core/model/ids.js";
 import { invariant } from "../../core/model/invariant.js";
 import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
+import { adaptiveAdmissionConfig, apiKeySource } from "./freeze-adaptive-admission.js";
 import { fairShareConfig } from "./freeze-fair-share.js";
 import { schedulerConfig } from "./freeze-scheduler.js";
 import type { FileConfig } from "./schema.js";
@@ -22,12 +23,14 @@ import type { FileConfig } from "./schema.js";
 /** The configuration of the process, frozen to its leaves. */
 export function freezeConfig(file: FileConfig): WeirConfig {
   const { trust } = file;
-  const scheduler = schedulerConfig(file.scheduler);
+  const adaptive_admission = adaptiveAdmissionConfig(file.adaptive_admission);
+  const scheduler = schedulerConfig(file.scheduler, adaptive_admission.mode);
+  const intervalSecs = file.adaptive_admission.load_monitor_interval_secs;
   return deepFreeze<WeirConfig>({
     listen: { ext_proc: address(file.listen.ext_proc) },
     envoy: envoyConfig(file.envoy, scheduler),
     admin: { listen: address(file.admin.listen), log_level: file.admin.log_level },
-    workers: file.workers.map(workerConfig),
+    workers: file.workers.map((worker) => workerConfig(worker, intervalSecs)),
     models: modelConfigs(file.models),
     trust: {
       tenant_id: trust.tenant_id,
@@ -43,6 +46,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
     headers: file.headers,
     scheduler,
     fair_share: fairShareConfig(file.fair_share),
+    adaptive_admission,
     settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
     health: file.health,
     breaker: file.breaker,
@@ -78,9 +82,10 @@ function envoyConfig(envoy: FileConfig["envoy"], scheduler: SchedulerConfig): En
   };
 }
 
-function workerConfig(worker: FileConfig["workers"][number]): WorkerConfig {
+function workerConfig(worker: FileConfig["workers"][number], intervalSecs: number): WorkerConfig {
   const url = readWorkerUrl(worker.url);
   invariant(url !== undefined, `worker url ${worker.url} passed the schema`);
+  const { telemetry_url } = worker;
   const partition = worker.labels.admission_partition;
   return {
     id: worker.id ?? worker.cluster,
@@ -92,6 +97,10 @@ function workerConfig(worker: FileConfig["workers"][number]): WorkerConfig {
       max_running_requests: worker.labels.max_running_requests,
       admission_partition: partition === undefined ? undefined : partitionName(partition),
     },
+    load_monitor_interval_secs: worker.load_monitor_interval_secs ?? intervalSecs,
+    telemetry_url:
+      telemetry_url === undefined ? url : (readWorkerUrl(telemetry_url) ?? telemetry_url),
+    api_key: apiKeySource(worker),
   };
 }
 

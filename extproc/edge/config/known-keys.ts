@@ -5,12 +5,22 @@
 import { z } from "zod";
 import type { ConfigPath } from "./problem.js";
 
+type KeysByPath = Readonly<Record<string, string>>;
+
 /** Keys of parts that are not in this version, by the path of their mapping (`*` = any name). */
-const NOT_AVAILABLE: Readonly<Record<string, string>> = {
-  "": "adaptive_admission selection seeding credits",
-  scheduler: "adaptive_capacity",
+const NOT_AVAILABLE: KeysByPath = {
+  "": "selection seeding credits",
+  adaptive_admission: "distribution_headroom_partitions distribution_headroom_partition_seed_cap",
   "models.*": "ownership",
 };
+
+/** Keys of the strategy `predicted_work`, listed in the same way. */
+const NOT_BUILT: KeysByPath = {
+  adaptive_admission: "work_horizon_secs prior_observations max_segments cold_start_output_tokens",
+};
+
+/** Keys that would hold a secret, listed in the same way. */
+const SECRET: KeysByPath = { "workers.*": "api_key" };
 
 /** Keys that stand elsewhere or under another name, wherever they are written. */
 const RENAMED: Readonly<Record<string, string>> = {
@@ -18,13 +28,21 @@ const RENAMED: Readonly<Record<string, string>> = {
   prefer_trusted_tenant_header: "trust.prefer_tenant_id",
   trust_output_token_estimate_header: "trust.output_token_estimate",
   trust_request_model_header: "trust.request_model",
+  priority_scheduler_adaptive_capacity: "scheduler.adaptive_capacity",
+  load_monitor_interval_secs: "adaptive_admission.load_monitor_interval_secs",
 };
 
 /** The sentence for an unknown `key` of the mapping at `path`. */
 export function explainUnknownKey(schema: z.ZodType, path: ConfigPath, key: string): string {
   const renamed = Object.hasOwn(RENAMED, key) ? RENAMED[key] : undefined;
   if (renamed !== undefined) return `is not a key here; the key is ${renamed}`;
-  if (isUnavailable(path, key)) return `${key} is not available in this version`;
+  if (isListed(NOT_AVAILABLE, path, key)) return `${key} is not available in this version`;
+  if (isListed(NOT_BUILT, path, key)) {
+    return "belongs to the strategy predicted_work, which is not built";
+  }
+  if (isListed(SECRET, path, key)) {
+    return "a key does not stand in this file; name its place with api_key_env or api_key_file";
+  }
   const words = allowedWords(schema, path);
   if (words.length > 0) return `is not allowed here; it must be one of ${words.join(", ")}`;
   const nearest = nearestKey(key, knownKeys(schema, path));
@@ -67,8 +85,8 @@ export function explainPrototypeKey(schema: z.ZodType, path: ConfigPath): string
   return error?.issues[0]?.message ?? "must be a name other than __proto__";
 }
 
-function isUnavailable(path: ConfigPath, key: string): boolean {
-  return Object.entries(NOT_AVAILABLE).some(([pattern, keys]) => {
+function isListed(table: KeysByPath, path: ConfigPath, key: string): boolean {
+  return Object.entries(table).some(([pattern, keys]) => {
     const steps = pattern === "" ? [] : pattern.split(".");
     const here =
       steps.length === path.length && steps.every((step, i) => step === "*" || step === path[i]);

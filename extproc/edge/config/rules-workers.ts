@@ -1,4 +1,5 @@
-// Rules of workers and models: one worker per url, cluster and id, and one meaning per model name.
+// Rules of workers and models: one worker per url, cluster and id, one place for its API key, and one
+// meaning per model name.
 // Two entries for one engine would count its load twice; an alias that is also a canonical name
 // would make the model of a request depend on the order of look-ups.
 
@@ -34,6 +35,10 @@ export function checkWorkers(draft: Draft): Finding[] {
     if (worker.cluster === EXT_PROC_CLUSTER) {
       const message = `must not be ${EXT_PROC_CLUSTER}, the cluster of Weir itself`;
       problems.push({ path: ["workers", index, "cluster"], message });
+    }
+    if (worker.api_key_env !== undefined && worker.api_key_file !== undefined) {
+      const message = "must be absent while api_key_env is set; keep one of the two";
+      problems.push({ path: ["workers", index, "api_key_file"], message });
     }
     problems.push(...checkWorkerModels(["workers", index, "models"], worker.models ?? [], aliases));
   }

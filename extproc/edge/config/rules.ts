@@ -6,6 +6,7 @@ import type { ListenAddress } from "../../core/model/config.js";
 import { readListenAddress } from "./addresses.js";
 import type { Draft } from "./draft.js";
 import type { ConfigPath, Finding } from "./problem.js";
+import { checkAdaptiveCapacity } from "./rules-adaptive-admission.js";
 import { checkFairShare } from "./rules-fair-share.js";
 import { checkScheduler } from "./rules-scheduler.js";
 import { checkModels, checkWorkers } from "./rules-workers.js";
@@ -18,6 +19,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkTrust(draft),
     ...checkScheduler(draft),
     ...checkFairShare(draft),
+    ...checkAdaptiveCapacity(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
   ];

@@ -111,6 +111,9 @@ export const schedulerSection = mapping({
   default_admission_partition: name
     .default(SCHEDULER.default_admission_partition)
     .describe("Partition of requests that belong to no other."),
+  adaptive_capacity: oneOf(["auto", true, false])
+    .default(SCHEDULER.adaptive_capacity)
+    .describe("Slots of a partition follow its engines; auto = with mode enforce and partitions."),
   fallback_to_limiter: onOff
     .default(SCHEDULER.fallback_to_limiter)
     .describe("Run the limiter when classes, tenant_policies or partitions are wrong."),

@@ -7,6 +7,7 @@ import { isPeer, isTenantHeaderName, readWorkerUrl } from "./addresses.js";
 import { DEFAULTS } from "./defaults.js";
 import { decimal, list, mapping, name, named, oneOf, onlyThisVersion, onOff } from "./fields.js";
 import { text, whole } from "./fields.js";
+import { adaptiveAdmissionSection, workerTelemetryKeys } from "./schema-adaptive-admission.js";
 import { adminSection, envoySection, listenSection } from "./schema-envoy.js";
 import { fairShareSection } from "./schema-fair-share.js";
 import { schedulerSection, SLOTS_MAX } from "./schema-scheduler.js";
@@ -37,6 +38,7 @@ const workers = list(
     })
       .prefault({})
       .describe("What the worker says of itself."),
+    ...workerTelemetryKeys,
   }),
   WORKERS_MAX,
   1,
@@ -153,6 +155,9 @@ export const configSchema = mapping({
   fair_share: fairShareSection
     .prefault({})
     .describe("How tenants share the slots, and what a request is charged."),
+  adaptive_admission: adaptiveAdmissionSection
+    .prefault({})
+    .describe("Limits learned from what the engines report."),
   settlement: mapping({
     decode_max_bytes: whole(65_536, 1_073_741_824)
       .default(DEFAULTS.settlement.decode_max_bytes)

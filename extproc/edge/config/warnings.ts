@@ -3,6 +3,7 @@
 
 import type { WeirConfig } from "../../core/model/config.js";
 import type { FileConfig } from "./schema.js";
+import { adaptiveAdmissionWarnings } from "./warnings-adaptive-admission.js";
 import { fairShareWarnings } from "./warnings-fair-share.js";
 import { schedulerWarnings } from "./warnings-scheduler.js";
 
@@ -22,6 +23,7 @@ export function configWarnings(config: WeirConfig, file: FileConfig): string[] {
     ...trustWarnings(config),
     ...schedulerWarnings(config, file.scheduler),
     ...fairShareWarnings(config),
+    ...adaptiveAdmissionWarnings(config, file.adaptive_admission),
   ];
 }
 

@@ -3,6 +3,7 @@
 // its timeout; redirects do not count, since an engine that redirects does not serve.
 
 import type { HealthConfig } from "../../core/model/config.js";
+import { deadlineAfter, getStatus } from "./http-get.js";
 
 export interface HealthProberOptions {
   readonly health: HealthConfig;
@@ -47,17 +48,9 @@ export class HealthProber {
 
   async #probe(url: string): Promise<boolean> {
     const { path, timeout_secs } = this.#options.health;
-    const timeout = AbortSignal.timeout(timeout_secs * 1_000);
-    try {
-      const response = await fetch(new URL(path, url), {
-        signal: AbortSignal.any([this.#abort.signal, timeout]),
-        redirect: "manual",
-      });
-      await response.body?.cancel();
-      return response.ok;
-    } catch {
-      // Refused, reset, timed out: all of them are one failed check.
-      return false;
-    }
+    const deadline = deadlineAfter(timeout_secs * 1_000, this.#abort.signal);
+    const status = await getStatus(new URL(path, url), { signal: deadline.signal });
+    deadline.end();
+    return status !== undefined && status >= 200 && status < 300;
   }
 }

@@ -11,6 +11,9 @@ function worker(...models: string[]): WorkerConfig {
     engine: undefined,
     models: models.map(modelId),
     labels: { max_running_requests: undefined, admission_partition: undefined },
+    load_monitor_interval_secs: 10,
+    telemetry_url: "http://127.0.0.1:8101",
+    api_key: undefined,
   };
 }
 

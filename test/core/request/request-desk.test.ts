@@ -438,6 +438,9 @@ describe("RequestDesk", () => {
       engine: undefined,
       models: ["demo" as never],
       labels: { max_running_requests: 400, admission_partition: undefined },
+      load_monitor_interval_secs: 10,
+      telemetry_url: "http://127.0.0.1:1",
+      api_key: undefined,
     });
     expect(held.filter((driven) => driven.last()?.kind === "route")).to.have.length(64);
     expect(bench.moreWork).to.equal(1);

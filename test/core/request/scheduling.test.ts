@@ -228,6 +228,9 @@ describe("partitions of a request", () => {
       engine: undefined,
       models: [modelId("demo")],
       labels: { max_running_requests: 1, admission_partition: undefined },
+      load_monitor_interval_secs: 10,
+      telemetry_url: url,
+      api_key: undefined,
     });
     expect(bench.desk.partitions(bench.now)[0]?.capacity).to.equal(1);
     for (const one of routed) bench.answer(one);

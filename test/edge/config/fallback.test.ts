@@ -84,6 +84,31 @@ describe("a scheduler that cannot be built", () => {
     expect(problemsOf(section(true, `${ZERO_TIMEOUT}  enabled: false\n`))).to.have.length(1);
   });
 
+  it("stops the start when the slots were to follow the engines, which those of the limiter do not", () => {
+    const more = `${ZERO_TIMEOUT}  admission_partitions: { default: { max_concurrent_requests: 1, queue_size: 1 } }\n`;
+    const refusedPart = `${ZERO_TIMEOUT}  admission_partitions: []\n`;
+    const capacity = (value: string): string => `  adaptive_capacity: ${value}\n`;
+    const mode = (value: string): string => `adaptive_admission: { mode: ${value} }\n`;
+    const stopped = [
+      more + capacity("true") + mode("enforce"),
+      more + mode("enforce"),
+      refusedPart + mode("enforce"),
+    ];
+    for (const text of stopped) {
+      expect(problemsOf(section(true, text)), text).to.include(ZERO_TIMEOUT_LINE);
+    }
+    // Where they would not follow anyway, nothing is lost by the limiter.
+    const goesOn = [
+      more + capacity("false") + mode("enforce"),
+      more + mode("shadow"),
+      ZERO_TIMEOUT + mode("enforce"),
+    ];
+    for (const text of goesOn) {
+      const { scheduler } = configOf(section(true, text));
+      expect([scheduler.enabled, scheduler.adaptive_capacity], text).to.deep.equal([false, false]);
+    }
+  });
+
   it("can be asked for by a flag", () => {
     const flags = ["--scheduler.fallback_to_limiter=true"];
     const loaded: LoadedConfig = load(`${WORKER}scheduler:\n${ZERO_TIMEOUT}`, { flags });

@@ -33,6 +33,7 @@ const WORDS: Readonly<Record<string, (value: unknown, word: never, schema: Schem
   enum: (value, word: readonly unknown[]) => word.includes(value),
   minimum: (value, word: number) => (value as number) >= word,
   maximum: (value, word: number) => (value as number) <= word,
+  exclusiveMinimum: (value, word: number) => (value as number) > word,
   minLength: (value, word: number) => (value as string).length >= word,
   minItems: (value, word: number) => (value as unknown[]).length >= word,
   maxItems: (value, word: number) => (value as unknown[]).length <= word,
@@ -96,6 +97,10 @@ describe("the JSON Schema of weir.yaml", () => {
       { ...demo, scheduler: { queue_size: -1 } },
       { ...demo, scheduler: { queue_size: "5" } },
       { ...demo, scheduler: { queue_timeout_status: 500 } },
+      { ...demo, scheduler: { adaptive_capacity: "on" } },
+      { ...demo, adaptive_admission: { mode: 1 } },
+      { ...demo, adaptive_admission: { estimator_half_life_secs: 0 } },
+      { ...demo, adaptive_admission: { min_load_coverage: 1.1 } },
       { ...demo, workers: [] },
       { ...demo, workers: [{ url: "http://h:1", cluster: "a" }] },
       { ...demo, models: { m: { policy: "cache_aware" } } },
@@ -103,6 +108,11 @@ describe("the JSON Schema of weir.yaml", () => {
     for (const value of wrong)
       expect(accepts(schema, value), JSON.stringify(value)).to.equal(false);
     expect(accepts(schema, {})).to.equal(false);
+    const adaptive = { mode: "Enforce", estimator_half_life_secs: 0.5, min_load_coverage: 1 };
+    for (const adaptive_capacity of ["auto", true, false]) {
+      const right = { ...demo, adaptive_admission: adaptive, scheduler: { adaptive_capacity } };
+      expect(accepts(schema, right)).to.equal(true);
+    }
   });
 
   it("describes every key and carries the defaults", () => {

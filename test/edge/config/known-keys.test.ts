@@ -36,11 +36,9 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
 
   it("of parts that are not in this version say so", () => {
     const later: readonly (readonly [string, string])[] = [
-      ["adaptive_admission: {}", "adaptive_admission"],
       ["selection: {}", "selection"],
       ["seeding: {}", "seeding"],
       ["credits: {}", "credits"],
-      ["scheduler: { adaptive_capacity: auto }", "scheduler.adaptive_capacity"],
       ["models: { m: { ownership: events } }", "models.m.ownership"],
     ];
     for (const [text, path] of later) {
@@ -90,6 +88,16 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
         "fair_share: { trust_request_model_header: true }",
         "fair_share.trust_request_model_header",
         "trust.request_model",
+      ],
+      [
+        "scheduler: { priority_scheduler_adaptive_capacity: true }",
+        "scheduler.priority_scheduler_adaptive_capacity",
+        "scheduler.adaptive_capacity",
+      ],
+      [
+        "load_monitor_interval_secs: 5",
+        "load_monitor_interval_secs",
+        "adaptive_admission.load_monitor_interval_secs",
       ],
     ];
     for (const [text, path, now] of renamed) {

@@ -32,6 +32,9 @@ describe("loading a configuration", () => {
         engine: undefined,
         models: ["m"],
         labels: { max_running_requests: undefined, admission_partition: undefined },
+        load_monitor_interval_secs: 10,
+        telemetry_url: "http://127.0.0.1:8101",
+        api_key: undefined,
       },
     ]);
     expect([...config.models]).to.deep.equal([]);
@@ -59,6 +62,7 @@ describe("loading a configuration", () => {
       starvation_max_share: 0.25,
       rate_limit_tokens_per_second: undefined,
       default_admission_partition: "default",
+      adaptive_capacity: false,
     });
     expect(classes).to.have.length(4);
     expect([...tenant_policies, ...admission_partitions]).to.deep.equal([]);
@@ -70,6 +74,16 @@ describe("loading a configuration", () => {
       model_profiles: new Map(),
       max_queued_requests_per_tenant: 64,
       max_tracked_tenants: 100_000,
+    });
+    expect(config.adaptive_admission).to.deep.equal({
+      mode: "off",
+      estimator_half_life_secs: 900,
+      min_load_coverage: 0.8,
+      feedback_probe_requests_per_healthy_replica: 2,
+      feedback_max_waiting_requests_per_healthy_replica: 2,
+      feedback_max_token_usage: 0.9,
+      feedback_throughput_improvement_ratio: 0.02,
+      feedback_reference_rule: false,
     });
     expect(config.settlement).to.deep.equal({ decode_max_bytes: 67108864 });
     expect(config.health).to.deep.equal({
@@ -108,7 +122,7 @@ envoy:
   http_filters_before: [{ name: f, typed_config: { x: [1, null] } }]
   tls: { certificate_file: c.pem, private_key_file: k.pem }
 workers:
-  - { url: "HTTP://Worker-1:08000/", cluster: c1, id: one, engine: sglang, models: [m], labels: { max_running_requests: 65535, admission_partition: p } }
+  - { url: "HTTP://Worker-1:08000/", cluster: c1, id: one, engine: sglang, telemetry_url: "http://Worker-1:8002", models: [m], labels: { max_running_requests: 65535, admission_partition: p } }
 models: { m: { aliases: [x, y] } }
 trust: { tenant_id: true, tenant_header_name: X-Team, peers: ["10.0.0.0/8"] }
 scheduler:
@@ -142,6 +156,9 @@ settlement: { stream_usage: observe, source: response_body }
       engine: "sglang",
       models: ["m"],
       labels: { max_running_requests: 65535, admission_partition: "p" },
+      load_monitor_interval_secs: 10,
+      telemetry_url: "http://worker-1:8002",
+      api_key: undefined,
     });
     expect([...config.models]).to.deep.equal([
       ["m", { aliases: ["x", "y"], policy: "power_of_two" }],

@@ -119,6 +119,47 @@ const BOUNDS: readonly Bound[] = [
   whole("fair_share.default_output_tokens", 1, 4_294_967_295),
   whole("fair_share.max_queued_requests_per_tenant", 1, 4_294_967_295),
   whole("fair_share.max_tracked_tenants", 1000, 1_000_000),
+  {
+    key: "scheduler.adaptive_capacity",
+    good: ["auto", "false"],
+    bad: ["on", "Auto", '"true"', "1", "null"],
+    allowed: "must be one of auto, true, false",
+  },
+  {
+    key: "adaptive_admission.mode",
+    good: ["off", "shadow", "enforce", "Enforce", '" OFF "', "SHADOW"],
+    bad: ["on", "false", "true", '""', '"en force"', "null", "1"],
+    allowed: "must be one of off, shadow, enforce",
+  },
+  {
+    key: "adaptive_admission.strategy",
+    good: ["engine_feedback", '" Engine_Feedback "'],
+    bad: ["feedback", '""', "null", "true"],
+    allowed: "must be engine_feedback",
+  },
+  {
+    key: "adaptive_admission.estimator_half_life_secs",
+    good: ["0.001", "5e-324", "900", "1.7976931348623157e+308"],
+    bad: ["0", "-0", "-1", ".inf", "-.inf", ".nan", "true", '"900"', "null"],
+    allowed: "must be a finite number above 0",
+  },
+  ...["min_load_coverage", "feedback_max_token_usage"].map((name) => ({
+    key: `adaptive_admission.${name}`,
+    good: ["5e-324", "0.8", "1"],
+    bad: ["0", "-0.1", "1.0000000000000002", ".inf", ".nan", '"1"', "null"],
+    allowed: "must be a number above 0 and up to 1",
+  })),
+  whole("adaptive_admission.feedback_probe_requests_per_healthy_replica", 0, 4_294_967_295),
+  whole("adaptive_admission.feedback_max_waiting_requests_per_healthy_replica", 0, 4_294_967_295),
+  decimal(
+    "adaptive_admission.feedback_throughput_improvement_ratio",
+    "0",
+    "1",
+    "-0.0001",
+    "1.0001",
+  ),
+  onOff("adaptive_admission.feedback_reference_rule"),
+  whole("adaptive_admission.load_monitor_interval_secs", 1, 30),
   whole("settlement.decode_max_bytes", 65_536, 1_073_741_824),
   {
     key: "health.path",
@@ -212,6 +253,19 @@ describe("values of a configuration", () => {
   });
 
   const worker = (fields: string): string => `workers: [{ ${fields} }]\n`;
+
+  it("workers[].telemetry_url: is http, a host, a port and nothing else, and the url when absent", () => {
+    const text = (more: string): string =>
+      worker(`url: "http://h:1", cluster: a, models: [m]${more}`);
+    const urls = (more: string): string[] =>
+      configOf(text(more)).workers.map(({ telemetry_url }) => telemetry_url);
+    expect(urls("")).to.deep.equal(["http://h:1"]);
+    expect(urls(', telemetry_url: "http://H:8002/"')).to.deep.equal(["http://h:8002"]);
+    expect(problemsOf(text(', telemetry_url: "http://h:1/metrics"'))).to.deep.equal([
+      "weir.yaml:1:57 workers[0].telemetry_url: must be http://host:port without path, query or user, " +
+        'got "http://h:1/metrics"',
+    ]);
+  });
 
   it("workers[].url: is http, a host, a port and nothing else", () => {
     const text = (url: string): string => worker(`url: "${url}", cluster: a, models: [m]`);
