@@ -1,5 +1,6 @@
 // Runs one pool and tells how fairly it was shared, in a table for people.
 
+import { grouped, percent, seconds, table } from "../command/table.js";
 import { FairnessChecker, isCompared } from "./fairness-bound.js";
 import { jainIndex, quantile } from "./measures.js";
 import { Pool } from "./pool.js";
@@ -25,26 +26,6 @@ export function simulatePool(plan: PoolPlan, seed: number, lengthMs: number): Po
   tally.finish(lengthMs);
   const perWeight = tally.contestants.map(({ servedTokens, weight }) => servedTokens / weight);
   return { plan, tally, checker, jain: jainIndex(perWeight), idleSlotMs: pool.idleSlotMs };
-}
-
-const percent = (part: number, digits = 1): string => `${(100 * part).toFixed(digits)} %`;
-const grouped = (value: number): string => Math.round(value).toLocaleString("en-US");
-const seconds = (ms: number | undefined): string =>
-  ms === undefined ? "-" : `${(ms / 1_000).toFixed(1)} s`;
-
-function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) =>
-    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  return rows.map((row) =>
-    row
-      .map((cell, column) => {
-        const width = widths[column] ?? 0;
-        return column === 0 ? cell.padEnd(width) : cell.padStart(width);
-      })
-      .join("  ")
-      .trimEnd(),
-  );
 }
 
 function shareTable(contestants: readonly ContestantTally[]): string[] {

@@ -1,4 +1,4 @@
-// Runs every scenario of `npm run simulate` briefly, so that none of them rots, and looks at what it says.
+// Runs every scenario of fair sharing in `npm run simulate` briefly, so that none of them rots, and looks at what it says.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
 import { startProcess } from "../../support/process.js";
-import { runSimulate } from "./command.js";
+import { runSimulate } from "../command/command.js";
 import { simulatePool, type PoolReport } from "./report.js";
 import { SCENARIOS } from "./scenarios.js";
 

@@ -1,4 +1,5 @@
-// `npm run simulate -- --scenario <name>`: how fair is fair sharing? Exit code 2 for wrong arguments, 1
+// `npm run simulate -- --scenario <name>`: how fair is fair sharing, and how well are
+// limits learned? Exit code 2 for wrong arguments, 1
 // for a drawing that cannot be written. When nobody reads on (`| head`), the rest of the lines is
 // dropped, and the run goes on to its end, since it may have something to draw.
 

@@ -1,35 +1,34 @@
 // What `npm run simulate` does with its arguments: lists the scenarios, or simulates one of them on
-// virtual time, prints what each tenant got, and draws it. Whether the drawing can be written is looked
-// at first, since a run takes minutes.
+// virtual time, prints its figures, and draws it. Whether the drawing can be written is looked at first,
+// since a run takes minutes.
 
 import { accessSync, constants, statSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { parseArgs } from "node:util";
-import { chartSvg } from "./chart.js";
-import { reportLines, simulatePool } from "./report.js";
-import { SCENARIOS, type Scenario } from "./scenarios.js";
+import { FAIR_SHARE_DEMONSTRATIONS } from "../fair-share/demonstrations.js";
+import { FEEDBACK_DEMONSTRATIONS } from "../feedback/demonstrations.js";
+import type { Demonstration, Demonstrations } from "./demonstration.js";
 
 const MINUTE_MS = 60_000;
 const DEFAULT_MINUTES = 60;
 /** A week; the waits of all requests are kept for their quantiles. */
 const MINUTES_MAX = 10_080;
 const SEEDS = 2 ** 32;
+const ALL: Demonstrations = { ...FAIR_SHARE_DEMONSTRATIONS, ...FEEDBACK_DEMONSTRATIONS };
 const USAGE =
   "usage: npm run simulate -- --scenario <name> [--seed n] [--minutes m] [--out file.svg]";
 
 interface Wish {
   readonly name: string;
-  readonly scenario: Scenario;
+  readonly demonstration: Demonstration;
   readonly seed: number;
   readonly minutes: number;
   readonly out: string | undefined;
 }
 
 function scenarioList(): string {
-  const width = Math.max(...Object.keys(SCENARIOS).map((name) => name.length));
-  const rows = Object.entries(SCENARIOS).map(
-    ([name, { title }]) => `  ${name.padEnd(width)}  ${title}`,
-  );
+  const width = Math.max(...Object.keys(ALL).map((name) => name.length));
+  const rows = Object.entries(ALL).map(([name, { title }]) => `  ${name.padEnd(width)}  ${title}`);
   return ["scenarios:", ...rows].join("\n");
 }
 
@@ -83,14 +82,14 @@ function readWish(args: readonly string[]): Wish | undefined {
   }
   const { scenario: name, out } = values;
   if (name === undefined) return undefined;
-  const scenario = Object.hasOwn(SCENARIOS, name) ? SCENARIOS[name] : undefined;
-  if (scenario === undefined) throw new Error(`--scenario: "${name}" is unknown`);
+  const demonstration = Object.hasOwn(ALL, name) ? ALL[name] : undefined;
+  if (demonstration === undefined) throw new Error(`--scenario: "${name}" is unknown`);
   return {
     name,
-    scenario,
+    demonstration,
     seed: numberOf("--seed", values.seed, 1, { from: 0, to: SEEDS - 1, whole: true }),
     minutes: numberOf("--minutes", values.minutes, DEFAULT_MINUTES, {
-      from: 1,
+      from: demonstration.minutesMin,
       to: MINUTES_MAX,
       whole: false,
     }),
@@ -125,25 +124,25 @@ const cannotWrite = (file: string, reason: string): string =>
   `--out: cannot write "${file}": ${reason}`;
 
 /** Its exit code, 1 when the drawing cannot be written. */
-async function simulate({ name, scenario, seed, minutes, out }: Wish, to: Output): Promise<0 | 1> {
+async function simulate(wish: Wish, to: Output): Promise<0 | 1> {
+  const { name, demonstration, seed, minutes, out } = wish;
   const reason = out === undefined ? undefined : hindrance(out);
   if (out !== undefined && reason !== undefined) {
     to.complain(cannotWrite(out, reason));
     return 1;
   }
-  const { title, shows, pools } = scenario;
+  const { title, shows } = demonstration;
   to.print(`${name}: ${title}, ${String(minutes)} virtual minutes, seed ${String(seed)}`);
   to.print(`${shows}\n`);
-  const lengthMs = minutes * MINUTE_MS;
-  const reports = pools(lengthMs).map((plan) => simulatePool(plan, seed, lengthMs));
-  for (const report of reports) to.print(`${reportLines(report).join("\n")}\n`);
+  const { parts, svg } = demonstration.run(seed, minutes * MINUTE_MS);
+  for (const lines of parts) to.print(`${lines.join("\n")}\n`);
   if (out === undefined) {
     to.print("--out file.svg draws it");
     return 0;
   }
-  const svg = await chartSvg(title, `${shows}; seed ${String(seed)}`, reports);
+  const drawing = await svg();
   try {
-    writeFileSync(out, svg);
+    writeFileSync(out, drawing);
   } catch (error) {
     to.complain(cannotWrite(out, messageOf(error)));
     return 1;
