@@ -2,18 +2,20 @@
 // starts them and stops them. The command line and the tests use it alike. Nothing is decided here.
 
 import { removeUpstream, ROUTE_HEADER } from "./core/identity/control-headers.js";
-import type { Ledger } from "./core/fairshare/ledger.js";
 import type { ListenAddress, WeirConfig } from "./core/model/config.js";
 import { after } from "./core/model/time.js";
-import { assembleCore } from "./core/request/assembly.js";
+import { assembleCore, type Core } from "./core/request/assembly.js";
 import type { RequestObserver } from "./core/request/desk-context.js";
 import type { RequestDesk } from "./core/request/request-desk.js";
 import type { SettlementRecord } from "./core/request/settlement-record.js";
 import type { WorkerRegistry } from "./core/workers/registry.js";
 import { AdminServer, type AdminPages } from "./edge/admin/admin-server.js";
+import { admissionPage } from "./edge/admin/admission-page.js";
 import { fairSharePage } from "./edge/admin/fair-share-page.js";
 import { statePage } from "./edge/admin/state-page.js";
 import { HealthProber } from "./edge/engines/health-prober.js";
+import type { LoadPoller } from "./edge/engines/load-poller.js";
+import { createTelemetryPolling } from "./edge/engines/telemetry-polling.js";
 import { createWireCodec, type CreateCodec } from "./edge/envoy/codec.js";
 import { EvidenceReader } from "./edge/envoy/evidence.js";
 import { GrpcTransport } from "./edge/envoy/grpc-transport.js";
@@ -74,6 +76,8 @@ export class App {
   readonly #transport: Transport;
   readonly #admin: AdminServer;
   readonly #prober: HealthProber;
+  /** Undefined while nothing is asked of the engines. */
+  readonly #poller: LoadPoller | undefined;
   readonly #deadlines: DeadlineTimer;
   readonly #complaints = new RateLimitedLog(COMPLAINT_PERIOD_MS, now);
   #refusedInDrain = 0;
@@ -88,6 +92,7 @@ export class App {
       registry: createMetricsRegistry(options.processMetrics ?? false),
       models: new LabelCap(modelNames(config), Number.POSITIVE_INFINITY),
       tenants: new LabelCap(namedTenants(config), config.limits.tenant_metric_top_n),
+      feedbackMode: config.adaptive_admission.mode,
       startTimeSeconds: options.startTimeSeconds,
     });
     this.#deadlines = new DeadlineTimer(() => {
@@ -100,6 +105,7 @@ export class App {
       seed: options.seed,
       now,
       observer: this.#observer(),
+      onWorkersChanged: () => this.#poller?.sync(),
       onDeadline: (at) => {
         this.#deadlines.arm(at);
       },
@@ -113,14 +119,8 @@ export class App {
     });
     this.desk = core.desk;
     this.workers = core.workers;
-    this.metrics.observe({
-      partitions: () => this.desk.partitions(now()),
-      capacity: core.capacity,
-      workers: this.workers,
-      ledger: core.ledger,
-      counts: () => this.desk.counts,
-      now,
-    });
+    this.#observe(core);
+    this.#poller = this.#createPolling(core);
     this.#prober = new HealthProber({
       health: config.health,
       urls: config.workers.map((worker) => worker.url),
@@ -136,7 +136,7 @@ export class App {
     this.#admin = new AdminServer({
       ready: () => this.ready,
       metrics: () => metricsPage(this.metrics.registry),
-      states: this.#statePages(core.ledger),
+      states: this.#statePages(core),
       onError: (error) => {
         options.log.error({ err: error }, "admin server");
       },
@@ -155,6 +155,7 @@ export class App {
     this.#listening = true;
     this.#publishReadiness();
     this.#prober.start();
+    this.#poller?.sync();
     return { extProc, admin: adminAddress };
   }
 
@@ -179,6 +180,7 @@ export class App {
   async stop(): Promise<void> {
     this.#prober.stop();
     this.#deadlines.stop();
+    await this.#poller?.stop();
     await Promise.all([this.#transport.close(CLOSE_GRACE_MS), this.#admin.close()]);
   }
 
@@ -186,6 +188,9 @@ export class App {
     return {
       received: () => {
         this.metrics.received();
+      },
+      decided: (decision) => {
+        this.metrics.feedback.decided(decision);
       },
       rateChecked: (allowed) => {
         this.metrics.rateChecked(allowed);
@@ -203,12 +208,61 @@ export class App {
     };
   }
 
-  #statePages(ledger: Ledger | undefined): AdminPages["states"] {
+  #observe(core: Core): void {
+    const { feedback, planner } = core;
+    this.metrics.observe({
+      partitions: () => this.desk.partitions(now()),
+      capacity: () => core.slots().fleet,
+      workers: this.workers,
+      ledger: core.ledger,
+      counts: () => this.desk.counts,
+      now,
+    });
+    if (feedback === undefined) return;
+    this.metrics.feedback.observe({
+      controller: feedback,
+      slots: core.slots,
+      workerUrls: () => Array.from(this.workers.all(), ({ identity }) => identity.url),
+      orphansAt: (url) => planner.orphansAt(url, now()),
+      now,
+    });
+  }
+
+  #createPolling({ telemetry, planner }: Core): LoadPoller | undefined {
+    const { config, log, seed } = this.#options;
+    if (telemetry === undefined) return undefined;
+    return createTelemetryPolling({
+      configured: config.workers,
+      workers: () => this.workers.all(),
+      groupOf: (worker) => planner.partitionOf(worker) ?? "",
+      store: telemetry,
+      metrics: this.metrics.feedback,
+      log,
+      complaints: this.#complaints,
+      onFault: (error) => {
+        this.#fault(error);
+      },
+      seed,
+      now,
+    });
+  }
+
+  #statePages(core: Core): AdminPages["states"] {
+    const { config } = this.#options;
+    const { ledger, feedback, telemetry, slots } = core;
+    const admission = {
+      mode: config.adaptive_admission.mode,
+      adaptiveCapacity: config.scheduler.adaptive_capacity,
+      feedback,
+      telemetry,
+      slots,
+    };
     const fairShare = (query: URLSearchParams): object =>
       fairSharePage(ledger, this.desk.partitions(now()), query.get("tenant") ?? undefined);
     return new Map([
       ["/state", () => statePage(this.desk, this.workers, this.ready, now())],
       ["/state/fair-share", fairShare],
+      ["/state/admission", () => admissionPage(admission, now())],
     ]);
   }
 

@@ -7,7 +7,7 @@ import { headersFrom } from "../../extproc/core/model/headers.js";
 import { tenantKey } from "../../extproc/core/model/ids.js";
 import { monotonicMs, type MonotonicMs } from "../../extproc/core/model/time.js";
 import type { RequestHead, ResponseHead } from "../../extproc/core/request/heads.js";
-import { assembleCore } from "../../extproc/core/request/assembly.js";
+import { assembleCore, type Core } from "../../extproc/core/request/assembly.js";
 import type { RequestDesk } from "../../extproc/core/request/request-desk.js";
 import type { RequestLife } from "../../extproc/core/request/request-life.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
@@ -92,6 +92,9 @@ export class Bench {
   readonly registry: WorkerRegistry;
   readonly ledger: Ledger | undefined;
   readonly settled: SettlementRecord[] = [];
+  /** What was decided by the feedback of the engines, in order. */
+  readonly decisions: string[] = [];
+  readonly core: Core;
   received = 0;
   admitted = 0;
   moreWork = 0;
@@ -109,6 +112,9 @@ export class Bench {
         received: () => {
           this.received += 1;
         },
+        decided: (decision) => {
+          this.decisions.push(decision.reason);
+        },
         rateChecked: () => undefined,
         admitted: () => {
           this.admitted += 1;
@@ -124,6 +130,7 @@ export class Bench {
         this.moreWork += 1;
       },
     });
+    this.core = core;
     this.desk = core.desk;
     this.registry = core.workers;
     this.ledger = core.ledger;

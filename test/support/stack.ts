@@ -8,7 +8,7 @@ import { sumOf } from "../../extproc/core/scheduler/admission.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import { bootstrapYaml } from "../../extproc/edge/envoy/bootstrap.js";
 import { now } from "../../extproc/edge/runtime/clock.js";
-import { silentLog } from "../../extproc/edge/telemetry/log.js";
+import { silentLog, type Log } from "../../extproc/edge/telemetry/log.js";
 import type { MockWorkerOptions } from "../../envoy/mock-worker/options.js";
 import { startMockWorker, type MockWorker } from "../../envoy/mock-worker/server.js";
 import { configYaml, testConfig, type ConfigSketch } from "./config.js";
@@ -24,6 +24,8 @@ export interface StackOptions {
   readonly envoy?: EnvoyOptions;
   /** Changes the bootstrap text before Envoy gets it. */
   readonly bootstrap?: (yaml: string) => string;
+  /** Where Weir's log goes; nobody reads it when absent. */
+  readonly log?: Log;
   /** Leave Weir to the test (its process is killed or stopped there). */
   readonly withoutWeir?: boolean;
 }
@@ -140,7 +142,7 @@ export async function startStack(options: StackOptions = {}): Promise<Stack> {
   const settled: SettlementRecord[] = [];
   const app = new App({
     config,
-    log: silentLog(),
+    log: options.log ?? silentLog(),
     seed: 1,
     startTimeSeconds: 0,
     onSettled: (record) => {

@@ -24,6 +24,7 @@ const ROWS = {
   rate_limited: { status: 429 },
   /** Nobody reads it: the client has gone. */
   scheduler_client_cancelled: { status: 499 },
+  adaptive_admission_saturated: { status: 429, retryAfterS: 1 },
   scheduler_preempted: { status: 503, retryAfterS: 1, headers: [["x-weir-preempted", "true"]] },
   no_worker: { status: 503, retryAfterS: 1 },
   draining: { status: 503, retryAfterS: 1 },

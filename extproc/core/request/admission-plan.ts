@@ -10,7 +10,11 @@ import { readShape, type RequestShape } from "../identity/shape.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { RequestHead } from "./heads.js";
-import { isServed, type SelectionContext } from "../selection/select-worker.js";
+import {
+  isServed,
+  type SelectionContext,
+  type SelectionRequest,
+} from "../selection/select-worker.js";
 
 export interface AdmissionPlan {
   readonly model: ModelId;
@@ -36,6 +40,16 @@ export type Planned =
 export function accountingModel(rules: AdmissionRules, caller: Caller): ModelId | undefined {
   const { requestModel } = caller;
   return requestModel.kind === "value" ? rules.names.canonical(requestModel.value) : undefined;
+}
+
+/** What the choice of a worker for a planned request goes by. */
+export function workerQuery(plan: AdmissionPlan, caller: Caller): SelectionRequest {
+  return {
+    model: plan.model,
+    partition: plan.partition,
+    targetWorkerUrl: caller.targetWorkerUrl,
+    excludedWorkerUrls: caller.excludedWorkerUrls,
+  };
 }
 
 /** Plans one inference request from its whole body. */

@@ -2,12 +2,18 @@
 // in front of them, connected so that capacity follows the workers by event. The process and the
 // tests build it the same way.
 
-import { fleetCapacity, wholeFleet, type FleetCapacity } from "../capacity/partition-capacity.js";
+import {
+  createFeedbackController,
+  type FeedbackController,
+} from "../capacity/feedback-controller.js";
+import { wholeFleet, type FleetCapacity } from "../capacity/partition-capacity.js";
+import { SlotPlanner, type SlotPlan } from "../capacity/slot-plan.js";
 import { Ledger } from "../fairshare/ledger.js";
 import { identityRules } from "../identity/caller.js";
 import { ModelNames } from "../identity/model-names.js";
 import { partitionOfWorker, partitionRules, type PartitionRules } from "../identity/partition.js";
 import type { WeirConfig } from "../model/config.js";
+import type { PartitionName } from "../model/ids.js";
 import { holdBudgetSecs } from "../model/hold-budget.js";
 import { createRng } from "../model/rng.js";
 import type { MonotonicMs } from "../model/time.js";
@@ -16,6 +22,7 @@ import { Limiter } from "../scheduler/limiter.js";
 import { partitionSettings } from "../scheduler/partition-settings.js";
 import { RateCheck } from "../scheduler/rate-check.js";
 import { Scheduler } from "../scheduler/scheduler.js";
+import { TelemetryStore } from "../workers/telemetry-store.js";
 import { WorkerRegistry } from "../workers/registry.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import { RequestDesk, type DeskOptions } from "./request-desk.js";
@@ -25,6 +32,8 @@ export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline"
   readonly config: WeirConfig;
   /** Seed of the choice between workers; any number. */
   readonly seed: number;
+  /** Workers came, went, or changed their health. */
+  readonly onWorkersChanged?: () => void;
   /** The moment of an event that comes from outside the desk. */
   readonly now: () => MonotonicMs;
 }
@@ -33,7 +42,11 @@ export interface Core {
   readonly desk: RequestDesk;
   readonly workers: WorkerRegistry;
   /** The slots of the fleet and of each partition now. */
-  readonly capacity: () => FleetCapacity;
+  readonly slots: () => SlotPlan;
+  readonly planner: SlotPlanner;
+  /** What the engines report, and what is made of it; undefined when nothing is asked of them. */
+  readonly telemetry: TelemetryStore | undefined;
+  readonly feedback: FeedbackController | undefined;
   /** Accounts of the tenants; undefined without fair sharing. */
   readonly ledger: Ledger | undefined;
 }
@@ -47,21 +60,41 @@ export function assembleCore(options: CoreOptions): Core {
     config.scheduler.enabled && config.fair_share.enabled
       ? new Ledger(config.fair_share, now())
       : undefined;
-  const capacity = (): FleetCapacity => fleetCapacity(config.scheduler, partitions, workers.all());
+  const feedback = createFeedbackController({
+    config: config.adaptive_admission,
+    adaptiveCapacity: config.scheduler.adaptive_capacity,
+  });
+  const follow = (): void => {
+    planner.observe(now());
+    desk.setCapacities(slots().slots, now());
+  };
   const workers = new WorkerRegistry({
     health: config.health,
     breaker: config.breaker,
     onChange: () => {
-      desk.setCapacities(capacity().partitions, now());
+      telemetry?.prune();
+      follow();
+      options.onWorkersChanged?.();
     },
   });
+  const telemetry =
+    feedback === undefined ? undefined : new TelemetryStore({ workers, onPublished: follow });
+  const planner = new SlotPlanner({
+    scheduler: config.scheduler,
+    rules: partitions,
+    workers,
+    feedback,
+    telemetry,
+  });
+  const slots = (): SlotPlan => planner.plan(now());
   const desk = new RequestDesk(
     {
       identity: identityRules(config),
       rules: admissionRules(config, partitions, workers, options.seed),
       createAdmission: (listener, at) =>
-        createAdmission(config, ledger, fleet, capacity(), listener, at),
+        createAdmission(config, ledger, fleet, slots().slots, listener, at),
       ledger,
+      feedback,
       rateCheck: createRateCheck(config, fleet, now()),
       holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
@@ -73,15 +106,15 @@ export function assembleCore(options: CoreOptions): Core {
     now(),
   );
   for (const worker of config.workers) workers.put(worker);
-  return { desk, workers, capacity, ledger };
+  return { desk, workers, slots, planner, telemetry, feedback, ledger };
 }
 
-/** `capacity` is that of this moment, in which no worker has been checked yet. */
+/** `capacities` are those of this moment, in which no worker has been checked yet. */
 function createAdmission(
   { scheduler, fair_share }: WeirConfig,
   ledger: Ledger | undefined,
   fleet: FleetCapacity,
-  capacity: FleetCapacity,
+  capacities: ReadonlyMap<PartitionName, number>,
   listener: AdmissionListener<RequestLife>,
   now: MonotonicMs,
 ): AdmissionControl<RequestLife> {
@@ -106,7 +139,7 @@ function createAdmission(
           maxQueuedPerTenant: fair_share.max_queued_requests_per_tenant,
           catchUpTokensPerSlot: fair_share.default_output_tokens,
         };
-  return new Scheduler(settings, capacity.partitions, fair, listener, now);
+  return new Scheduler(settings, capacities, fair, listener, now);
 }
 
 /** With the scheduler on, a rate above 0 is a check of its own; the limiter has it inside. */

@@ -1,6 +1,8 @@
 // What a request needs of the desk it lives at. An interface of its own, open in the type of the
 // request, so that desk and request do not import each other.
 
+import type { FeedbackController } from "../capacity/feedback-controller.js";
+import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Ledger } from "../fairshare/ledger.js";
 import type { ClassRank } from "../model/priority.js";
 import type { AdmissionControl } from "../scheduler/admission.js";
@@ -14,6 +16,8 @@ export interface RequestObserver {
   readonly received: () => void;
   /** It passed the rate check, or not; not called without one. */
   readonly rateChecked: (allowed: boolean) => void;
+  /** The feedback of the engines was asked about it. */
+  readonly decided: (decision: FeedbackDecision) => void;
   /** It got a slot and a worker. */
   readonly admitted: () => void;
   /** It ended; called exactly once per request, pass-through and refused paths included. */
@@ -25,6 +29,8 @@ export interface DeskContext<Request> {
   readonly admission: AdmissionControl<Request>;
   /** Accounts of the tenants; undefined without fair sharing. */
   readonly ledger: Ledger | undefined;
+  /** What the engines report; undefined when nothing is asked of them. */
+  readonly feedback: FeedbackController | undefined;
   /** Requests per second in front of admission; undefined = unbounded. */
   readonly rateCheck: RateCheck | undefined;
   readonly observer: RequestObserver;

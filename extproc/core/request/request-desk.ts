@@ -5,6 +5,7 @@
 import { resolveCaller, type IdentityRules } from "../identity/caller.js";
 import { classifyPath } from "../identity/paths.js";
 import type { Rejection } from "../model/rejection.js";
+import type { FeedbackController } from "../capacity/feedback-controller.js";
 import type { Ledger } from "../fairshare/ledger.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { ClassRank } from "../model/priority.js";
@@ -29,6 +30,8 @@ export interface DeskOptions {
   ) => AdmissionControl<RequestLife>;
   /** Accounts of the tenants; undefined without fair sharing. */
   readonly ledger: Ledger | undefined;
+  /** What the engines report; undefined when nothing is asked of them. */
+  readonly feedback: FeedbackController | undefined;
   readonly rateCheck: RateCheck | undefined;
   readonly holdBudgetMs: (rank: ClassRank) => number;
   readonly messageTimeoutMs: number;
@@ -80,6 +83,7 @@ export class RequestDesk {
       rules: options.rules,
       admission: this.#admission,
       ledger: options.ledger,
+      feedback: options.feedback,
       rateCheck: options.rateCheck,
       observer: options.observer,
       draining: false,

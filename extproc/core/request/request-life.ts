@@ -8,6 +8,7 @@
 // runs #finish, and #finish runs once: it gives back everything the request holds, in one order, and
 // emits the one settlement record. After that every message is ignored.
 
+import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Caller } from "../identity/caller.js";
 import type { PathDecision } from "../identity/paths.js";
 import { producesOutputTokens } from "../identity/paths.js";
@@ -26,9 +27,11 @@ import {
   accountingModel,
   planAdmission,
   refusedByHead,
+  workerQuery,
   type AdmissionPlan,
 } from "./admission-plan.js";
 import type { DeskContext } from "./desk-context.js";
+import { askEngines, rateLimited, saturated } from "./gates.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
 import { Holdings } from "./holdings.js";
 import { draining, queueFull } from "./refusals.js";
@@ -54,6 +57,7 @@ export class RequestLife {
   #waiter: Waiter<RequestLife> | undefined;
   #heldAt: MonotonicMs | undefined;
   #permit: Permit | undefined;
+  #decision: FeedbackDecision | undefined;
   #preemptedBy: ClassRank | undefined;
   #worker: Worker | undefined;
   #ticket: BreakerTicket | undefined;
@@ -113,7 +117,7 @@ export class RequestLife {
     const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);
     if (!planned.ok) return this.#refuse(planned.rejection, now);
     this.#plan = planned.plan;
-    const limited = this.#rateLimited(now);
+    const limited = rateLimited(this.#desk, now);
     if (limited !== undefined) return this.#refuse(limited, now);
     const admission = this.#desk.admission.admit(this.#ask(planned.plan), now);
     switch (admission.kind) {
@@ -225,6 +229,10 @@ export class RequestLife {
     return this.#refuse(reject("internal_error", "the request could not be processed"), now);
   }
 
+  get #producesOutput(): boolean {
+    return this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint);
+  }
+
   get #rank(): ClassRank {
     return this.#caller.priority.effective;
   }
@@ -240,15 +248,6 @@ export class RequestLife {
     };
   }
 
-  #rateLimited(now: MonotonicMs): Rejection | undefined {
-    const verdict = this.#desk.rateCheck?.take(now);
-    if (verdict === undefined) return undefined;
-    this.#desk.observer.rateChecked(verdict.allowed);
-    if (verdict.allowed) return undefined;
-    const { retryAfterS } = verdict;
-    return reject("rate_limited", "more requests per second than are allowed", { retryAfterS });
-  }
-
   #passThrough(now: MonotonicMs): Verdict {
     return this.#send(selectAnyWorker(this.#desk.rules.selection, now), now);
   }
@@ -258,16 +257,16 @@ export class RequestLife {
     this.#holdings.addLast(permit.release);
     const plan = this.#plan;
     invariant(plan !== undefined, "a permit follows a plan");
-    const selection = selectWorker(
-      this.#desk.rules.selection,
-      {
-        model: plan.model,
-        partition: plan.partition,
-        targetWorkerUrl: this.#caller.targetWorkerUrl,
-        excludedWorkerUrls: this.#caller.excludedWorkerUrls,
-      },
-      now,
-    );
+    // Endpoints that generate nothing are no load that the engines' feedback speaks of.
+    const tracker = this.#producesOutput ? askEngines(this.#desk, plan.partition) : undefined;
+    if (tracker !== undefined) {
+      this.#decision = tracker.decision;
+      this.#holdings.addLast(tracker.resolve);
+      const refusal = saturated(tracker);
+      if (refusal !== undefined) return this.#refuse(refusal, now);
+    }
+    const query = workerQuery(plan, this.#caller);
+    const selection = selectWorker(this.#desk.rules.selection, query, now);
     return this.#send(selection, now);
   }
 
@@ -326,8 +325,7 @@ export class RequestLife {
       const settled = this.#answer.settle({
         dispatched,
         complete,
-        producesOutput:
-          this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint),
+        producesOutput: this.#producesOutput,
         estimateTokens: this.#caller.estimate.tokens,
         takenAway: this.#preemptedBy !== undefined,
       });
@@ -349,6 +347,7 @@ export class RequestLife {
         permit: this.#permit,
         worker: this.#worker,
         preemptedBy: this.#preemptedBy,
+        decision: this.#decision,
         ledger: this.#desk.ledger,
         answer: this.#answer,
         startedAt: this.#startedAt,

@@ -1,5 +1,6 @@
 // Makes the settlement record of a request that has ended, from what is known of it.
 
+import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Caller } from "../identity/caller.js";
 import type { PathDecision } from "../identity/paths.js";
 import type { Ledger } from "../fairshare/ledger.js";
@@ -38,6 +39,7 @@ export interface EndedRequest {
   readonly permit: Permit | undefined;
   readonly worker: Worker | undefined;
   readonly preemptedBy: ClassRank | undefined;
+  readonly decision: FeedbackDecision | undefined;
   readonly ledger: Ledger | undefined;
   readonly answer: Answer;
   readonly startedAt: MonotonicMs;
@@ -84,6 +86,7 @@ export function settlementRecord(
     waited: heldAt !== undefined,
     queuedMs: permit?.queuedMs ?? (heldAt === undefined ? 0 : now - heldAt),
     promoted: permit?.promoted ?? false,
+    feedbackReason: request.decision?.reason,
     queueRefusal: ending.queueRefusal,
     share: standingOf(request),
     requestModelFallback: caller.requestModelFallback,

@@ -1,6 +1,7 @@
 // What is known of one request when it has ended: the single record from which metrics and the log
 // line are made. Exactly one exists per request.
 
+import type { DecisionReason } from "../capacity/feedback-decision.js";
 import type { Endpoint } from "../identity/paths.js";
 import type { PriorityClass } from "../model/priority.js";
 import type { RequestModelFallback } from "../identity/caller.js";
@@ -48,6 +49,8 @@ export interface SettlementRecord {
   readonly queuedMs: number;
   /** It got its slot because its lane was starved. */
   readonly promoted: boolean;
+  /** What was decided by the feedback of the engines; undefined when they were not asked. */
+  readonly feedbackReason: DecisionReason | undefined;
   /** Why a refused request has no place in the queue. */
   readonly queueRefusal: QueueRefusal | undefined;
   /** The shares that applied; undefined without fair sharing, or when it never asked for a slot. */

@@ -3,12 +3,14 @@
 // writer. Labels taken from requests are capped.
 
 import type { Registry } from "prom-client";
+import type { AdaptiveAdmissionMode } from "../../core/model/config.js";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
 import type { FleetCapacity } from "../../core/capacity/partition-capacity.js";
 import type { Ledger } from "../../core/fairshare/ledger.js";
 import type { PartitionView } from "../../core/scheduler/admission.js";
 import type { WorkerRegistry } from "../../core/workers/registry.js";
 import type { MonotonicMs } from "../../core/model/time.js";
+import { FeedbackMetrics } from "./feedback-metrics.js";
 import { FairShareMetrics } from "./fair-share-metrics.js";
 import { gauge, single } from "./gauges.js";
 import type { LabelCap } from "./label-cap.js";
@@ -27,6 +29,7 @@ export interface MetricsSources {
 
 export interface MetricsOptions {
   readonly registry: Registry;
+  readonly feedbackMode: AdaptiveAdmissionMode;
   readonly models: LabelCap;
   readonly tenants: LabelCap;
   readonly startTimeSeconds: number;
@@ -34,6 +37,7 @@ export interface MetricsOptions {
 
 export class Metrics {
   readonly registry: Registry;
+  readonly feedback: FeedbackMetrics;
   readonly #models: LabelCap;
   readonly #tenants: LabelCap;
   readonly #families: MetricFamilies;
@@ -43,6 +47,7 @@ export class Metrics {
 
   constructor(options: MetricsOptions) {
     this.registry = options.registry;
+    this.feedback = new FeedbackMetrics(options.registry, options.feedbackMode);
     this.#models = options.models;
     this.#tenants = options.tenants;
     this.#families = createFamilies(options.registry, options.startTimeSeconds);

@@ -29,6 +29,7 @@ export function logSettlement(log: Log, record: SettlementRecord): void {
       share_model: record.share?.profile,
       share_bucket: record.share?.bucket,
       queue_refusal: record.queueRefusal,
+      feedback: record.feedbackReason,
       queue_ms: roundMs(record.queuedMs),
       first_byte_ms: timeToFirstByteMs === undefined ? undefined : roundMs(timeToFirstByteMs),
       duration_ms: roundMs(record.durationMs),

@@ -152,6 +152,7 @@ describe("replies", () => {
       REJECTION_CODES.map((code) => [code, reject(code, "").status]),
     );
     expect(statuses).to.deep.equal({
+      adaptive_admission_saturated: 429,
       invalid_request: 400,
       invalid_path: 400,
       unknown_path: 404,

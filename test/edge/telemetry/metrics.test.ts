@@ -25,6 +25,7 @@ const RECORD: SettlementRecord = {
   class: "default",
   unknownPriorityValue: false,
   promoted: false,
+  feedbackReason: undefined,
   queueRefusal: undefined,
   share: undefined,
   requestModelFallback: undefined,
@@ -53,6 +54,7 @@ const RECORD: SettlementRecord = {
 function metrics(tenants: readonly string[] = ["auth:acme"], topN = 32): Metrics {
   return new Metrics({
     registry: createMetricsRegistry(false),
+    feedbackMode: "off",
     models: new LabelCap(["demo"], 10),
     tenants: new LabelCap(tenants, topN),
     startTimeSeconds: 1_700_000_000,
