@@ -73,10 +73,10 @@ describe("GET /state/fair-share while tenants of weights 3 and 1 share one slot"
     expect(waiting.next[0]?.choice).to.deep.equal([
       {
         contender: "header:iron",
-        virtual_finish: 0,
+        position: 0,
         reason: "lowest",
         runner_up: "header:gold",
-        runner_up_virtual_finish: 256 / 3,
+        runner_up_position: 256 / 3,
         why: "header:iron has had less service per weight than header:gold",
       },
     ]);

@@ -129,8 +129,13 @@ export class Book {
     known.partition.lane(known.rank).push(known);
     // Whom nobody serves is refused before it asks for a slot.
     if (this.#fleet.serves(known.model, known.partition.name)) {
-      const others = known.partition.lane(known.rank).filter((one) => one !== known);
-      this.#fair?.register(known.arrival, others, known.partition.capacity);
+      const { partition, rank } = known;
+      this.#fair?.register(known.arrival, {
+        lane: `${partition.name} ${String(rank)}`,
+        others: partition.lane(rank).filter((one) => one !== known),
+        slots: partition.capacity,
+        waits: partition.queued > 1 || partition.availableTo(rank) <= 0,
+      });
     }
     told();
     // The request is put on from elsewhere meanwhile, which the compiler does not see.

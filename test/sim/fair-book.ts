@@ -4,13 +4,13 @@
 //
 //   register    nothing waits yet: F = max(F, V) and floor = V; then it waits
 //   reserve     it runs: F grows by estimate / weight
-//   join        nothing of it waits in the lane yet, but others do: F and floor are at least the F - P of
-//               the next one there, less one default estimate for each slot, per weight
+//   sit         nothing of it waits in the lane yet: it stands ahead of its F there by as much as it was
+//               when it last sat down (less what the clock has lifted it by since), and at least at the
+//               lane's time and at the next one's F - P, less one default estimate for each slot, per weight
 //   settle c    F = max(F + (c - estimate) / weight, floor)
 //   V           never falls; at least the least F - P of those that wait, or else of those that run,
 //               where P is the estimates of running requests per weight
-//   rest        nothing of it waits or runs any more: V rises by what its F is ahead of V and of its F
-//               at its last rest, times its weight by the weights of all that were busy, in steps of 2^-20
+//   lane time   grows by what is charged in the lane, per weight of all that wait or run there
 
 import type { Account } from "../../extproc/core/fairshare/account.js";
 import type { ClockEntry } from "../../extproc/core/fairshare/fair-clock.js";
@@ -47,12 +47,10 @@ export interface FairStats {
   lifted: number;
   /** Refunds that ended at the floor. */
   floored: number;
-  /** Tenants that came to a lane far behind those that wait there. */
+  /** Tenants that stood ahead of their clock in a lane. */
   joined: number;
   /** Turns of a profile that did not have the oldest waiter. */
   turned: number;
-  /** Tenants that went idle ahead of the clock. */
-  spread: number;
   /** Requests refused because their tenant had enough waiting. */
   ceilings: number;
   /** Waiters that gave up their place to a tenant that had fewer. */
@@ -64,8 +62,17 @@ interface Party {
   readonly weight: number;
   F: number;
   floor: number;
-  /** F at its last rest. */
-  spread: number;
+  /** What the clock has added to its F to bring it up to V. */
+  lifted: number;
+}
+
+/** One contest of one lane: its time, who waits or runs in it, and who stands ahead by how much. */
+interface Contest {
+  now: number;
+  readonly busy: Party[];
+  readonly ahead: Map<Party, { readonly by: number; readonly lifted: number }>;
+  /** Of those that wait. */
+  readonly seats: Map<Party, number>;
 }
 
 interface Clock {
@@ -79,6 +86,7 @@ interface Clock {
 interface Line {
   readonly clock: Clock;
   readonly party: Party;
+  readonly contest: Contest;
 }
 
 interface Booked extends FairRequest {
@@ -87,6 +95,16 @@ interface Booked extends FairRequest {
   /** Profiles of a lane take turns: each request brings one, a grant uses up the oldest. */
   turn: number;
   state: "waits" | "runs" | "over";
+}
+
+/** A lane at the moment at which a request comes to it. */
+export interface LaneNow {
+  /** Name of the partition and of the class. */
+  readonly lane: string;
+  readonly others: readonly InLane[];
+  readonly slots: number;
+  /** False = nobody waits in the partition, and there is a slot for it. */
+  readonly waits: boolean;
 }
 
 /** One request of a lane. */
@@ -106,7 +124,6 @@ export class FairBook {
     floored: 0,
     joined: 0,
     turned: 0,
-    spread: 0,
     ceilings: 0,
     displaced: 0,
   };
@@ -114,6 +131,7 @@ export class FairBook {
   readonly #violate: (what: string) => void;
   readonly #requests = new Map<string, Booked>();
   readonly #clocks = new Map<string, Clock>();
+  readonly #contests = new Map<string, Contest>();
   readonly #charged = new Map<string, number>();
   #turns = 0;
 
@@ -122,17 +140,18 @@ export class FairBook {
     this.#violate = violate;
   }
 
-  /** It begins to wait behind the others of its lane. */
-  register(request: FairRequest, others: readonly InLane[], slots: number): void {
+  /** It begins to wait in a lane, or finds a slot without waiting. */
+  register(request: FairRequest, { lane, others, slots, waits }: LaneNow): void {
     const { requestModel } = request;
     const profile =
       requestModel !== undefined && Object.hasOwn(this.rule.profiles, requestModel)
         ? requestModel
         : FLAT;
-    const lines = this.#linesOf(request.tenant, profile);
+    const lines = this.#linesOf(request.tenant, profile, lane);
     for (const { clock, party } of lines) {
       if (this.#count(party, "waits") > 0) continue;
       if (party.F < clock.V) this.stats.lifted += 1;
+      party.lifted += Math.max(0, clock.V - party.F);
       party.F = Math.max(party.F, clock.V);
       party.floor = clock.V;
     }
@@ -140,7 +159,8 @@ export class FairBook {
     const booked: Booked = { ...request, profile, lines, turn: this.#turns, state: "waits" };
     this.#requests.set(request.id, booked);
     this.#advance(lines);
-    this.#join(booked, this.#bookedOf(others), slots);
+    for (const { contest, party } of lines) contest.busy.push(party);
+    if (waits) this.#join(booked, this.#bookedOf(others), slots);
   }
 
   /** It is granted a slot; `left` are those that still wait in its lane. */
@@ -158,13 +178,16 @@ export class FairBook {
   end(id: string, tokens: number, clockTokens: number): void {
     const booked = this.#requests.get(id);
     if (booked === undefined || booked.state === "over") return;
-    const busy = booked.lines.map(({ clock }) => this.#busyWeight(clock));
+    const ran = booked.state === "runs";
     if (booked.state === "waits") {
       booked.state = "over";
       this.#advance(booked.lines);
     } else this.#settle(booked, tokens, clockTokens);
-    for (const [index, { clock, party }] of booked.lines.entries()) {
-      if (!this.#isBusy(party)) this.#rest(clock, party, busy[index] ?? 0);
+    for (const { contest, party } of booked.lines) {
+      let weight = 0;
+      for (const one of new Set(contest.busy)) weight += one.weight;
+      contest.now += (ran ? clockTokens : 0) / weight;
+      contest.busy.splice(contest.busy.indexOf(party), 1);
     }
     this.#requests.delete(id);
   }
@@ -242,43 +265,30 @@ export class FairBook {
     return first;
   }
 
-  /** A party that begins to wait in a lane is lifted to near the next one of its profile there. */
+  /** A party that begins to wait in a lane stands at its time at least, and near the next one there. */
   #join(booked: Booked, others: readonly Booked[], slots: number): void {
     let rivals = others.filter(({ profile }) => profile === booked.profile);
-    for (const [depth, { clock, party }] of booked.lines.entries()) {
+    for (const [depth, { party, contest }] of booked.lines.entries()) {
       const [best] = [...rivals].sort((one, other) =>
         before(one.lines.slice(depth), other.lines.slice(depth)) ? -1 : 1,
       );
-      const next = best?.lines[depth];
+      const next = best?.lines[depth]?.party;
       rivals = rivals.filter(({ lines }) => lines[depth]?.party === party);
-      if (next === undefined || rivals.length > 0) continue;
-      const position = next.party.F - this.#provisional(next.party, undefined);
-      const least = position - (slots * DEFAULT_ESTIMATE_TOKENS) / party.weight;
-      if (party.F >= least) continue;
-      this.stats.joined += 1;
-      party.F = least;
-      party.floor = Math.max(party.floor, least);
-      party.spread = Math.max(party.spread, least - this.#provisional(party, undefined));
-      this.#advance([{ clock, party }]);
+      if (rivals.length > 0) continue;
+      const near =
+        next &&
+        next.F -
+          this.#provisional(next, undefined) +
+          (contest.seats.get(next) ?? 0) -
+          (slots * DEFAULT_ESTIMATE_TOKENS) / party.weight;
+      const known = contest.ahead.get(party);
+      const was = known === undefined ? 0 : Math.max(0, known.by - (party.lifted - known.lifted));
+      const start = Math.max(party.F + was, contest.now, near ?? contest.now);
+      const by = Math.max(was, start - party.F);
+      if (by > 0) this.stats.joined += 1;
+      contest.ahead.set(party, { by, lifted: party.lifted });
+      contest.seats.set(party, by);
     }
-  }
-
-  #isBusy(party: Party): boolean {
-    return this.#count(party, "waits") + this.#count(party, "runs") > 0;
-  }
-
-  #busyWeight(clock: Clock): number {
-    const busy = clock.parties.filter((party) => this.#isBusy(party));
-    return busy.reduce((sum, { weight }) => sum + weight, 0);
-  }
-
-  /** What a party had beyond the clock when it rests counts as served to all that were busy. */
-  #rest(clock: Clock, party: Party, busyWeight: number): void {
-    const lead = party.F - Math.max(clock.V, party.spread);
-    if (lead <= 0) return;
-    this.stats.spread += 1;
-    party.spread = party.F;
-    clock.V += Math.floor(((lead * party.weight) / busyWeight) * 2 ** 20) / 2 ** 20;
   }
 
   /** @param settled still runs, but its estimate is no longer booked */
@@ -309,7 +319,7 @@ export class FairBook {
     return count;
   }
 
-  #linesOf(tenant: string, profile: string): Line[] {
+  #linesOf(tenant: string, profile: string, lane: string): Line[] {
     const { weights, defaultWeight, profiles } = this.rule;
     if (!this.#charged.has(tenant)) this.#charged.set(tenant, 0);
     const line = (name: string, key: string, weight: number): Line => {
@@ -320,10 +330,16 @@ export class FairBook {
       }
       let party = clock.parties.find((one) => one.key === key);
       if (party === undefined) {
-        party = { key, weight, F: 0, floor: 0, spread: 0 };
+        party = { key, weight, F: 0, floor: 0, lifted: 0 };
         clock.parties.push(party);
       }
-      return { clock, party };
+      const where = `${lane} ${name}`;
+      let contest = this.#contests.get(where);
+      if (contest === undefined) {
+        contest = { now: 0, busy: [], ahead: new Map(), seats: new Map() };
+        this.#contests.set(where, contest);
+      }
+      return { clock, party, contest };
     };
     const rule = profiles[profile];
     if (rule === undefined) return [line(FLAT, tenant, weights[tenant] ?? defaultWeight)];
@@ -387,10 +403,11 @@ export class FairBook {
 
 /** Least F first; of equals a named tenant before the bucket, then the smaller key; then within. */
 function before(mine: readonly Line[], theirs: readonly Line[]): boolean {
-  for (const [index, { party }] of mine.entries()) {
+  for (const [index, { party, contest }] of mine.entries()) {
     const other = theirs[index]?.party;
     if (other === undefined || other === party) continue;
-    if (party.F !== other.F) return party.F < other.F;
+    const at = (one: Party): number => one.F + (contest.seats.get(one) ?? 0);
+    if (at(party) !== at(other)) return at(party) < at(other);
     if ((mine.length === 1) !== (theirs.length === 1)) return mine.length === 1;
     return party.key < other.key;
   }

@@ -10,6 +10,7 @@ import { invariant } from "../model/invariant.js";
 import { IndexedHeap, type HeapNode } from "../model/indexed-heap.js";
 import { LinkedQueue, type QueueNode } from "../model/linked-queue.js";
 import type { ClockEntry, Place } from "./fair-clock.js";
+import { LaneTime } from "./lane-time.js";
 import type { Contender } from "./ticket.js";
 
 /** Where a waiter stands: behind a contender, or, behind a bucket, in the contest within. */
@@ -23,9 +24,12 @@ export type ChoiceReason = "only" | "lowest" | "tie";
 
 export interface Choice {
   readonly entry: ClockEntry;
+  /** Its virtual finish, and what it is ahead by in this lane. */
+  readonly position: number;
   readonly reason: ChoiceReason;
   /** Who would be next without it. */
   readonly runnerUp: ClockEntry | undefined;
+  readonly runnerUpPosition: number | undefined;
 }
 
 /** A contender with those that wait behind it. */
@@ -34,15 +38,28 @@ class Seat<W> implements Place {
   readonly waiters = new LinkedQueue<W>();
   /** The contest within a bucket; undefined behind a tenant. */
   readonly inner: Contest<W> | undefined;
+  /** How far ahead of its F it stands here. */
+  readonly ahead: number;
   readonly #heap: IndexedHeap<Seat<W>>;
   readonly #node: HeapNode<Seat<W>>;
 
-  constructor(entry: ClockEntry, isBucket: boolean, heap: IndexedHeap<Seat<W>>) {
+  constructor(
+    entry: ClockEntry,
+    ahead: number,
+    inner: Contest<W> | undefined,
+    heap: IndexedHeap<Seat<W>>,
+  ) {
     this.entry = entry;
-    this.inner = isBucket ? new Contest<W>() : undefined;
+    this.ahead = ahead;
+    this.inner = inner;
     this.#heap = heap;
     this.#node = heap.push(this);
     entry.places.add(this);
+  }
+
+  /** Where it stands among the others: its F and what it is ahead by here. */
+  get position(): number {
+    return this.entry.finish + this.ahead;
   }
 
   get empty(): boolean {
@@ -64,8 +81,8 @@ class Seat<W> implements Place {
 }
 
 function before<W>(one: Seat<W>, other: Seat<W>): boolean {
-  const mine = one.entry.finish;
-  const theirs = other.entry.finish;
+  const mine = one.position;
+  const theirs = other.position;
   if (mine !== theirs) return mine < theirs;
   const named = one.inner === undefined;
   if (named !== (other.inner === undefined)) return named;
@@ -75,6 +92,9 @@ function before<W>(one: Seat<W>, other: Seat<W>): boolean {
 export class Contest<W> {
   readonly #heap = new IndexedHeap<Seat<W>>(before);
   readonly #seats = new Map<ClockEntry, Seat<W>>();
+  /** The contests within buckets; they outlast those that wait there. */
+  readonly #inner = new Map<ClockEntry, Contest<W>>();
+  readonly #time = new LaneTime();
 
   get empty(): boolean {
     return this.#seats.size === 0;
@@ -108,30 +128,46 @@ export class Contest<W> {
     this.#seats.delete(seat.entry);
   }
 
+  /** The times that a request of these contenders moves, from the outermost in. */
+  timesOf([contender, ...rest]: readonly Contender[]): readonly LaneTime[] {
+    if (contender === undefined) return [];
+    const inner = rest.length > 0 ? this.#innerOf(contender.entry).timesOf(rest) : [];
+    return [this.#time, ...inner];
+  }
+
   /** The contenders that are next, from the outermost in, and why. */
   explain(): readonly Choice[] {
     const first = this.#heap.first;
     if (first === undefined) return [];
-    const runnerUp = this.#heap.second?.entry;
-    const { entry } = first;
-    const differs = runnerUp === undefined ? "only" : "lowest";
-    const reason = runnerUp?.finish === entry.finish ? "tie" : differs;
-    return [{ entry, reason, runnerUp }, ...(first.inner?.explain() ?? [])];
+    const second = this.#heap.second;
+    const differs = second === undefined ? "only" : "lowest";
+    const choice: Choice = {
+      entry: first.entry,
+      position: first.entry.virtualFinish + first.ahead,
+      reason: second?.position === first.position ? "tie" : differs,
+      runnerUp: second?.entry,
+      runnerUpPosition: second && second.entry.virtualFinish + second.ahead,
+    };
+    return [choice, ...(first.inner?.explain() ?? [])];
   }
 
-  /**
-   * A contender that begins to wait here is lifted to near where the others are. Its clock alone is not
-   * enough for that: a waiter in another lane or partition that is not served holds the clock's time
-   * back, and whoever begins at that time would catch up on all that the others were served meanwhile.
-   */
-  #seatOf({ clock, entry }: Contender, isBucket: boolean, catchUpTokens: number): Seat<W> {
-    let seat = this.#seats.get(entry);
-    if (seat === undefined) {
-      const next = this.#heap.first?.entry;
-      if (next !== undefined) clock.lift(entry, next.settled - catchUpTokens / entry.weight);
-      seat = new Seat<W>(entry, isBucket, this.#heap);
-      this.#seats.set(entry, seat);
-    }
+  #seatOf({ entry }: Contender, isBucket: boolean, catchUpTokens: number): Seat<W> {
+    const known = this.#seats.get(entry);
+    if (known !== undefined) return known;
+    const next = this.#heap.first;
+    const least = next && next.entry.virtualSettled + next.ahead - catchUpTokens / entry.weight;
+    const inner = isBucket ? this.#innerOf(entry) : undefined;
+    const seat = new Seat<W>(entry, this.#time.ahead(entry, least), inner, this.#heap);
+    this.#seats.set(entry, seat);
     return seat;
+  }
+
+  #innerOf(bucket: ClockEntry): Contest<W> {
+    let inner = this.#inner.get(bucket);
+    if (inner === undefined) {
+      inner = new Contest<W>();
+      this.#inner.set(bucket, inner);
+    }
+    return inner;
   }
 }

@@ -3,15 +3,11 @@
 // for good, per weight (S), and the estimates of its running requests (p, whole tokens). Whoever waits
 // with the smallest F goes next.
 //
-// V, the clock's own time, is at least the least S of those that wait (of those that run, when nobody
-// waits). It never decreases, and a contender that begins to wait again starts at V at least, so that
-// idle time earns nothing. (Where lanes are served unevenly V can stand still; the contest of a lane
-// then lifts whoever begins to wait in it.) V looks at S, not at F: otherwise the estimate of a request just begun would lift V,
-// and the refund that follows would be cut off; shares would drift for good.
-//
-// A contender that goes idle ahead of V leaves behind service that V does not show. V rises by it, spread
-// over the weights of all that were busy, as if it had been served evenly. Without that, names that are
-// never used twice, each starting at V, would hold V where it is and go before everybody else for ever.
+// V, the clock's own time, is the least S of those that wait (of those that run, when nobody waits). It
+// never decreases, and a contender that begins to wait again starts at V at least, so that idle time
+// earns nothing. V looks at S, not at F: otherwise the estimate of a request just begun would lift V,
+// and the refund that follows would be cut off; shares would drift for good. Lanes that are served
+// unevenly have times of their own beside it (lane-time.ts).
 //
 // A refund never takes F below the floor, the V at which the contender began to wait. Unit of service:
 // output tokens; S, V and floor are tokens per weight.
@@ -24,12 +20,6 @@ import { IndexedHeap, type HeapNode } from "../model/indexed-heap.js";
  * far more than the rounding of a double (2^30 x 2^-52 = 2.4e-7), or its requests would cost nothing.
  */
 export const REBASE_AT = 2 ** 30;
-
-/**
- * What V rises by for a contender that leaves is rounded down to a multiple of this: V then stays on a
- * grid that doubles below 2^30 hold exactly, and equal histories stay equal.
- */
-const RISE_STEP = 2 ** -20;
 
 /** Whoever sorts by an entry's virtual finish and must hear that it changed. */
 export interface Place {
@@ -54,8 +44,8 @@ export class ClockEntry {
   /** p: estimates of running requests, in tokens. */
   provisionalTokens = 0;
   floor = 0;
-  /** F when it last went idle: what was spread over the others already. */
-  spread = 0;
+  /** What the clock has added to its F over time, to bring it up to V. */
+  lifted = 0;
   queuedNode: HeapNode<ClockEntry> | undefined;
   activeNode: HeapNode<ClockEntry> | undefined;
   readonly places = new Set<Place>();
@@ -70,6 +60,11 @@ export class ClockEntry {
   /** F since the start of the process. */
   get virtualFinish(): number {
     return this.#scale.base + this.finish;
+  }
+
+  /** S since the start of the process. */
+  get virtualSettled(): number {
+    return this.#scale.base + this.settled;
   }
 
   /** F on the clock's present scale. */
@@ -87,9 +82,6 @@ export class FairClock {
   readonly #rebaseAt: number;
   readonly #scale: Scale = { base: 0 };
   #virtual = 0;
-  /** Sum of the weights of those that wait or run, and how many these are. */
-  #busyWeight = 0;
-  #busy = 0;
 
   constructor(rebaseAt = REBASE_AT) {
     this.#rebaseAt = rebaseAt;
@@ -118,13 +110,11 @@ export class FairClock {
 
   /** A request of the entry begins to wait. */
   register(entry: ClockEntry): void {
-    if (entry.queued + entry.active === 0) {
-      this.#busy += 1;
-      this.#busyWeight += entry.weight;
-    }
     if (entry.queued === 0) {
       const provisional = entry.provisionalTokens / entry.weight;
-      this.#setSettled(entry, Math.max(entry.settled, this.#virtual - provisional));
+      const settled = Math.max(entry.settled, this.#virtual - provisional);
+      entry.lifted += settled - entry.settled;
+      this.#setSettled(entry, settled);
       entry.floor = this.#virtual;
       entry.queuedNode = this.#queued.push(entry);
     }
@@ -132,22 +122,10 @@ export class FairClock {
     this.#advance();
   }
 
-  /** Takes the F of a waiting entry to at least `finish`; nothing below it is ever refunded. */
-  lift(entry: ClockEntry, finish: number): void {
-    if (entry.finish >= finish) return;
-    const settled = finish - entry.provisionalTokens / entry.weight;
-    entry.floor = Math.max(entry.floor, finish);
-    // It has not been served what it is lifted by, so that is no lead to be spread later.
-    entry.spread = Math.max(entry.spread, settled);
-    this.#setSettled(entry, settled);
-    this.#advance();
-  }
-
   /** A waiting request leaves without having run. */
   unregister(entry: ClockEntry): void {
     this.#leaveQueue(entry);
     this.#advance();
-    this.#restIfIdle(entry);
   }
 
   /** A waiting request begins to run; the entry is booked its estimate. */
@@ -173,21 +151,6 @@ export class FairClock {
       this.#active.remove(entry.activeNode);
       entry.activeNode = undefined;
     }
-    this.#restIfIdle(entry);
-  }
-
-  /** Spreads what an entry that goes idle has had beyond V over all that were busy, itself included. */
-  #restIfIdle(entry: ClockEntry): void {
-    if (entry.queued + entry.active > 0) return;
-    const ahead = entry.settled - Math.max(this.#virtual, entry.spread);
-    if (ahead > 0) {
-      const rise = (ahead * entry.weight) / this.#busyWeight;
-      entry.spread = entry.settled;
-      this.#raise(this.#virtual + Math.floor(rise / RISE_STEP) * RISE_STEP);
-    }
-    this.#busy -= 1;
-    // A sum of fractions may end a little off 0.
-    this.#busyWeight = this.#busy === 0 ? 0 : this.#busyWeight - entry.weight;
   }
 
   #leaveQueue(entry: ClockEntry): void {
@@ -211,12 +174,9 @@ export class FairClock {
 
   #advance(): void {
     const least = this.#queued.first ?? this.#active.first;
-    if (least !== undefined && least.settled > this.#virtual) this.#raise(least.settled);
-  }
-
-  #raise(virtual: number): void {
-    this.#virtual = virtual;
-    if (virtual > this.#rebaseAt) this.#rebase();
+    if (least === undefined || least.settled <= this.#virtual) return;
+    this.#virtual = least.settled;
+    if (this.#virtual > this.#rebaseAt) this.#rebase();
   }
 
   /** Counts from 0 again. Taking the same number off everywhere changes the order of nobody. */
@@ -225,7 +185,6 @@ export class FairClock {
     for (const entry of this.#entries) {
       entry.settled -= off;
       entry.floor -= off;
-      entry.spread -= off;
     }
     this.#virtual = 0;
     this.#scale.base += off;

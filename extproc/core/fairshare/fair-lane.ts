@@ -35,15 +35,17 @@ export class FairLane<W> {
    */
   join(ticket: FairTicket, waiter: W, catchUpTokens: number): FairPlace<W> {
     const { profile } = ticket.standing;
-    let contest = this.#contests.get(profile);
-    if (contest === undefined) {
-      contest = new Contest<W>();
-      this.#contests.set(profile, contest);
-    }
+    const contest = this.#contestOf(profile);
+    ticket.enterLane(contest.timesOf(ticket.contenders));
     const stand = contest.join(ticket.contenders, waiter, catchUpTokens);
     const place: FairPlace<W> = { profile, stand, turn: undefined };
     place.turn = this.#turns.push({ holder: place });
     return place;
+  }
+
+  /** A request runs in this lane without having waited. */
+  pass(ticket: FairTicket): void {
+    ticket.enterLane(this.#contestOf(ticket.standing.profile).timesOf(ticket.contenders));
   }
 
   /** Takes the waiter out that has the turn; its profile's oldest turn is used up. */
@@ -73,6 +75,15 @@ export class FairLane<W> {
   /** Why the next one is the next, from the outermost contest in. */
   explain(): readonly Choice[] {
     return this.#contestInTurn?.explain() ?? [];
+  }
+
+  #contestOf(profile: ModelId | undefined): Contest<W> {
+    let contest = this.#contests.get(profile);
+    if (contest === undefined) {
+      contest = new Contest<W>();
+      this.#contests.set(profile, contest);
+    }
+    return contest;
   }
 
   get #contestInTurn(): Contest<W> | undefined {

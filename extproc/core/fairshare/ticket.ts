@@ -5,6 +5,7 @@ import { invariant } from "../model/invariant.js";
 import type { ModelId } from "../model/ids.js";
 import type { Account } from "./account.js";
 import type { ClockEntry, FairClock } from "./fair-clock.js";
+import type { LaneTime } from "./lane-time.js";
 
 /** A clock and the entry that moves in it. */
 export interface Contender {
@@ -48,6 +49,8 @@ export class FairTicket {
   readonly contenders: readonly Contender[];
   readonly #account: Account;
   readonly #listener: AccountListener;
+  /** The times of the contests it takes part in, as its contenders. */
+  #times: readonly LaneTime[] = [];
   #state: State = "queued";
   #estimateTokens = 0;
 
@@ -72,6 +75,15 @@ export class FairTicket {
     return this.#account.key;
   }
 
+  /** It waits in a lane, or runs there without having waited. Once, before anything else. */
+  enterLane(times: readonly LaneTime[]): void {
+    this.#times = times;
+    for (const [depth, time] of times.entries()) {
+      const contender = this.contenders[depth];
+      if (contender !== undefined) time.enter(contender.entry);
+    }
+  }
+
   /** It was chosen for a slot and is booked its estimate, output tokens >= 0. */
   reserve(estimateTokens: number): void {
     invariant(this.#state === "queued", "only a waiting request is booked");
@@ -89,6 +101,7 @@ export class FairTicket {
     this.#state = "over";
     this.#account.queued -= 1;
     for (const { clock, entry } of this.contenders) clock.unregister(entry);
+    this.#leaveLane(0);
     this.#idle();
   }
 
@@ -102,6 +115,7 @@ export class FairTicket {
     for (const { clock, entry } of this.contenders) {
       clock.settle(entry, this.#estimateTokens, clockTokens);
     }
+    this.#leaveLane(clockTokens);
     this.#idle();
   }
 
@@ -113,6 +127,13 @@ export class FairTicket {
   /** Nobody knows what became of it: the estimate stands. */
   drop(): void {
     this.settle({ tokens: this.#estimateTokens, clockTokens: this.#estimateTokens });
+  }
+
+  #leaveLane(chargedTokens: number): void {
+    for (const [depth, time] of this.#times.entries()) {
+      const contender = this.contenders[depth];
+      if (contender !== undefined) time.exit(contender.entry, chargedTokens);
+    }
   }
 
   #idle(): void {

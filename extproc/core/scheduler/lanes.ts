@@ -107,6 +107,11 @@ export class Lanes<T> {
     share.place = this.#fair[waiter.rank].join(share.ticket, waiter, catchUpTokens);
   }
 
+  /** A request runs in a lane without having waited. */
+  pass(rank: ClassRank, ticket: FairTicket): void {
+    this.#fair[rank].pass(ticket);
+  }
+
   /** Takes out the waiter that a lane serves next. */
   shift(rank: ClassRank): LaneWaiter<T> | undefined {
     const next = this.next(rank);

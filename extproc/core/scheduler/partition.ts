@@ -79,7 +79,9 @@ export class Partition<T> {
     if (this.#lanes.size > 0 || !this.#slots.tryTake(ask.rank)) return undefined;
     this.#promotions.dispatched(undefined);
     const how = { queuedMs: 0, promoted: false, spared: false };
-    return this.#permit(ask, how, this.#enter(ask, now), now);
+    const ticket = this.#enter(ask, now);
+    if (ticket !== undefined) this.#lanes.pass(ask.rank, ticket);
+    return this.#permit(ask, how, ticket, now);
   }
 
   /** Queues a request, also beyond the limits: the caller takes it out again if nothing serves it. */

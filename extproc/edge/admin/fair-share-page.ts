@@ -120,13 +120,14 @@ function lanesOf(view: PartitionView): object[] {
   });
 }
 
-function choiceState({ entry, reason, runnerUp }: Choice): object {
+function choiceState(choice: Choice): object {
+  const { entry, position, reason, runnerUp, runnerUpPosition } = choice;
   return {
     contender: entry.key,
-    virtual_finish: entry.virtualFinish,
+    position,
     reason,
     runner_up: runnerUp?.key ?? null,
-    runner_up_virtual_finish: runnerUp?.virtualFinish ?? null,
+    runner_up_position: runnerUpPosition ?? null,
     why: why(entry, reason, runnerUp),
   };
 }

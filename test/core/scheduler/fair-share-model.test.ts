@@ -23,7 +23,33 @@ interface Party {
   F: number;
   P: number;
   floor: number;
-  spread: number;
+  /** What the clock has added to its F to bring it up to V. */
+  lifted: number;
+}
+
+/** One contest of a lane: its time, who waits or runs in it, and who is ahead in it by how much. */
+class NaiveContest {
+  now = 0;
+  readonly busy: Party[] = [];
+  readonly ahead = new Map<Party, { readonly by: number; readonly lifted: number }>();
+  /** What those that wait are ahead by since they began to. */
+  readonly seats = new Map<Party, number>();
+
+  exit(party: Party, charged: number): void {
+    let weight = 0;
+    for (const one of new Set(this.busy)) weight += one.w;
+    this.now += charged / weight;
+    this.busy.splice(this.busy.indexOf(party), 1);
+  }
+
+  sit(party: Party, least: number | undefined): void {
+    const known = this.ahead.get(party);
+    const before = known === undefined ? 0 : Math.max(0, known.by - (party.lifted - known.lifted));
+    const start = Math.max(party.F + before, this.now, least ?? this.now);
+    const by = Math.max(before, start - party.F);
+    this.ahead.set(party, { by, lifted: party.lifted });
+    this.seats.set(party, by);
+  }
 }
 
 /** One clock, written from its rules. */
@@ -34,7 +60,7 @@ class NaiveClock {
   party(key: string, w: number): Party {
     let party = this.parties.find((one) => one.key === key);
     if (party === undefined) {
-      party = { key, w, q: 0, a: 0, F: 0, P: 0, floor: 0, spread: 0 };
+      party = { key, w, q: 0, a: 0, F: 0, P: 0, floor: 0, lifted: 0 };
       this.parties.push(party);
     }
     return party;
@@ -49,6 +75,7 @@ class NaiveClock {
 
   register(party: Party): void {
     if (party.q === 0) {
+      party.lifted += Math.max(0, this.V - party.F);
       party.F = Math.max(party.F, this.V);
       party.floor = this.V;
     }
@@ -56,33 +83,9 @@ class NaiveClock {
     this.advance();
   }
 
-  lift(party: Party, least: number): void {
-    if (party.F >= least) return;
-    party.F = least;
-    party.floor = Math.max(party.floor, least);
-    party.spread = Math.max(party.spread, least - party.P);
-    this.advance();
-  }
-
   unregister(party: Party): void {
-    const busy = this.busyWeight();
     party.q -= 1;
     this.advance();
-    this.rest(party, busy);
-  }
-
-  busyWeight(): number {
-    const busy = this.parties.filter(({ q, a }) => q + a > 0);
-    return busy.reduce((sum, { w }) => sum + w, 0);
-  }
-
-  /** Who goes idle ahead of V leaves its lead to all that were busy. */
-  rest(party: Party, busy: number): void {
-    if (party.q + party.a > 0) return;
-    const lead = party.F - Math.max(this.V, party.spread);
-    if (lead <= 0) return;
-    party.spread = party.F;
-    this.V += Math.floor(((lead * party.w) / busy) * 2 ** 20) / 2 ** 20;
   }
 
   reserve(party: Party, tokens: number): void {
@@ -94,18 +97,17 @@ class NaiveClock {
   }
 
   settle(party: Party, tokens: number, charged: number): void {
-    const busy = this.busyWeight();
     party.F = Math.max(party.F + (charged - tokens) / party.w, party.floor);
     party.P -= tokens / party.w;
     this.advance();
     party.a -= 1;
-    this.rest(party, busy);
   }
 }
 
 interface Line {
   readonly clock: NaiveClock;
   readonly party: Party;
+  readonly contest: NaiveContest;
 }
 
 interface Request {
@@ -131,6 +133,7 @@ class NaiveScheduler {
   readonly #flat = new NaiveClock();
   readonly #outer = new NaiveClock();
   readonly #inner = new NaiveClock();
+  readonly #contests = [new NaiveContest(), new NaiveContest(), new NaiveContest()] as const;
   capacity: number;
   #turns = 0;
 
@@ -146,8 +149,12 @@ class NaiveScheduler {
     this.#turns += 1;
     const lines = this.#lines(tenant, model);
     const request = { id, tenant, model, estimate, lines, turn: this.#turns };
-    for (const { clock, party } of request.lines) clock.register(party);
-    this.#join(request);
+    for (const { clock, party, contest } of request.lines) {
+      clock.register(party);
+      contest.busy.push(party);
+    }
+    // Whoever meets nobody that waits and finds a slot never sits down.
+    if (this.waiting.length > 0 || this.running.length >= this.capacity) this.#join(request);
     const holder = lines[0]?.party;
     if (holder !== undefined) {
       const holds = this.waiting.some((one) => one.lines[0]?.party === holder);
@@ -179,12 +186,18 @@ class NaiveScheduler {
 
   leave(request: Request): void {
     this.waiting.splice(this.waiting.indexOf(request), 1);
-    for (const { clock, party } of request.lines) clock.unregister(party);
+    for (const { clock, party, contest } of request.lines) {
+      clock.unregister(party);
+      contest.exit(party, 0);
+    }
   }
 
   settle(request: Request, charged: number): void {
     this.running.splice(this.running.indexOf(request), 1);
-    for (const { clock, party } of request.lines) clock.settle(party, request.estimate, charged);
+    for (const { clock, party, contest } of request.lines) {
+      clock.settle(party, request.estimate, charged);
+      contest.exit(party, charged);
+    }
   }
 
   /** Serves one waiter if a slot is free. */
@@ -209,32 +222,39 @@ class NaiveScheduler {
   /** Who begins to wait here is lifted to near the next one of its profile. */
   #join({ model, lines }: Request): void {
     let rivals = this.waiting.filter((one) => one.model === model);
-    for (const [depth, { clock, party }] of lines.entries()) {
+    for (const [depth, { party, contest }] of lines.entries()) {
       const [best] = [...rivals].sort((x, y) => this.#compare(x.lines[depth], y.lines[depth]));
       const next = best?.lines[depth]?.party;
       rivals = rivals.filter((one) => one.lines[depth]?.party === party);
-      if (next === undefined || rivals.length > 0) continue;
-      clock.lift(party, next.F - next.P - (CATCH_UP * this.capacity) / party.w);
+      if (rivals.length > 0) continue;
+      contest.sit(
+        party,
+        next &&
+          next.F - next.P + (contest.seats.get(next) ?? 0) - (CATCH_UP * this.capacity) / party.w,
+      );
     }
   }
 
   #compare(one: Line | undefined, other: Line | undefined): number {
     if (one === undefined || other === undefined) return 0;
     const [x, y] = [one.party, other.party];
-    if (x.F !== y.F) return x.F - y.F;
+    const at = ({ party, contest }: Line): number => party.F + (contest.seats.get(party) ?? 0);
+    if (at(one) !== at(other)) return at(one) - at(other);
     if ((x.key === "other") !== (y.key === "other")) return x.key === "other" ? 1 : -1;
     return x.key < y.key ? -1 : Number(x.key > y.key);
   }
 
   #lines(tenant: string, model: string | undefined): readonly Line[] {
-    const line = (clock: NaiveClock, key: string, w: number): Line => ({
+    const [flat, outer, inner] = this.#contests;
+    const line = (clock: NaiveClock, contest: NaiveContest, key: string, w: number): Line => ({
       clock,
+      contest,
       party: clock.party(key, w),
     });
-    if (model === undefined) return [line(this.#flat, tenant, WEIGHTS[tenant] ?? 1)];
+    if (model === undefined) return [line(this.#flat, flat, tenant, WEIGHTS[tenant] ?? 1)];
     const named = NAMED[tenant];
-    if (named !== undefined) return [line(this.#outer, tenant, named)];
-    return [line(this.#outer, "other", OTHER_WEIGHT), line(this.#inner, tenant, 1)];
+    if (named !== undefined) return [line(this.#outer, outer, tenant, named)];
+    return [line(this.#outer, outer, "other", OTHER_WEIGHT), line(this.#inner, inner, tenant, 1)];
   }
 }
 

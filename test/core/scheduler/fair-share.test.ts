@@ -223,6 +223,46 @@ describe("fair sharing", () => {
     expect(count(served, "new")).to.be.within(10, 14);
   });
 
+  it("does not let one request to a busy pool, refused or withdrawn, cost a tenant its share elsewhere", () => {
+    const bench = new FairBench({}, {}, 2);
+    bench.asks("h", 60, { partition: POOL_2 });
+    bench.asks("a", 40);
+    bench.asks("b", 40);
+    bench.serve("h#1", 50, 100);
+    bench.asks("a", 1, { partition: POOL_2 });
+    bench.leave("a#41");
+    const served = bench.serve("a#1", 30, 100);
+    expect(count(served, "a")).to.be.within(14, 16);
+  });
+
+  it("does not starve a tenant that comes and goes, whatever goes on in a faster pool", () => {
+    const bench = new FairBench({}, {}, 2);
+    bench.asks("a", 60);
+    for (let visit = 1; visit <= 50; visit += 1) {
+      bench.asks("h", 1, { partition: POOL_2 });
+      bench.settle(`h#${String(visit)}`, 500);
+    }
+    bench.serve("a#1", 10, 100);
+    bench.asks("b", 10);
+    const served = bench.serve(bench.granted.at(-1) ?? "", 10, 100);
+    expect(count(served, "b")).to.be.within(4, 6);
+  });
+
+  it("gives no advantage to who comes at a moment at which nobody else waits", () => {
+    const bench = new FairBench({}, {}, 2);
+    bench.asks("long", 1, { partition: POOL_2 });
+    bench.asks("holder", 1, { partition: POOL_2 });
+    for (let index = 1; index <= 50; index += 1) {
+      bench.asks("a");
+      bench.settle(`a#${String(index)}`, 100);
+    }
+    bench.asks("a");
+    bench.asks("b", 40);
+    bench.asks("a", 40);
+    const served = bench.serve("a#51", 40, 100);
+    expect(count(served, "b")).to.be.within(18, 22);
+  });
+
   it("lets nobody bank by keeping one waiter in a lane that is not served", () => {
     const bench = new FairBench({}, { reserved: [0, 0, 0, 0] });
     bench.asks("a", 40, { className: "interactive" });

@@ -67,10 +67,10 @@ describe("fairSharePage", () => {
         choice: [
           {
             contender: "b",
-            virtual_finish: 10,
+            position: 10,
             reason: "lowest",
             runner_up: "a",
-            runner_up_virtual_finish: 20,
+            runner_up_position: 20,
             why: "b has had less service per weight than a",
           },
         ],
