@@ -2,7 +2,6 @@
 // names the violation that must stop the run.
 
 import { FairClock } from "../../extproc/core/fairshare/fair-clock.js";
-import { LaneTime } from "../../extproc/core/fairshare/lane-time.js";
 import { FairTicket } from "../../extproc/core/fairshare/ticket.js";
 import type { LinkedQueue, QueueNode } from "../../extproc/core/model/linked-queue.js";
 import { Lanes, type LaneWaiter } from "../../extproc/core/scheduler/lanes.js";
@@ -155,19 +154,6 @@ const OF_THE_CLOCK: readonly Sabotage[] = [
 ];
 
 const OF_TURNS: readonly Sabotage[] = [
-  {
-    title: "a lane whose time stands still",
-    violation: /it is the turn of/,
-    apply: () =>
-      replace(
-        LaneTime.prototype,
-        "exit",
-        (original) =>
-          function still(this: LaneTime, entry) {
-            original.call(this, entry, 0);
-          },
-      ),
-  },
   {
     title: "the oldest waiter of a lane, whatever its tenant was served",
     violation: /passes 0 that waited longer: it is the turn of/,
