@@ -98,7 +98,8 @@ export class PartitionFeedback {
     this.#heldReadings = readings.held;
     this.#inputs = feedbackInputs(readings.workers);
     // What stands in for a lost poll keeps the coverage up; it does not go on asserting pressure.
-    this.#pressure = pressureReason(this.#config, feedbackInputs(workers));
+    const heard = readings.held === 0 ? this.#inputs : feedbackInputs(workers);
+    this.#pressure = pressureReason(this.#config, heard);
     const { sample } = this.#inputs;
     if (readings.fresh && sample !== undefined) this.#learn(sample, now);
     this.#limits = this.#workOut();

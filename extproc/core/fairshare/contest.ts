@@ -1,9 +1,10 @@
-// Who of those that wait is next? Contenders stand in a heap by virtual finish; of equal ones a named
-// tenant comes before the bucket of all others, then the tenant whose key is smaller by its bytes. Behind
+// Who of those that wait is next? Contenders stand in a heap by virtual finish, and by what they are ahead
+// of it in this lane; of equal ones a named tenant comes before the bucket of all others, then the tenant whose key is smaller by its bytes. Behind
 // each contender stand its waiters, in the order in which they came, or, behind a bucket, a second contest.
 // The estimate of a request plays no part in the choice, only in what is booked afterwards.
 //
-// The order rests on the clock alone, so every heap in which an entry stands hears when it moves.
+// What a contender is ahead by does not change while it waits, so the order moves with the clock alone,
+// and every heap in which an entry stands hears when it moves.
 
 import { byteOrder } from "../model/byte-order.js";
 import { invariant } from "../model/invariant.js";
@@ -60,6 +61,11 @@ class Seat<W> implements Place {
   /** Where it stands among the others: its F and what it is ahead by here. */
   get position(): number {
     return this.entry.finish + this.ahead;
+  }
+
+  /** The same since the start of the process. */
+  get virtualPosition(): number {
+    return this.entry.virtualFinish + this.ahead;
   }
 
   get empty(): boolean {
@@ -143,10 +149,10 @@ export class Contest<W> {
     const differs = second === undefined ? "only" : "lowest";
     const choice: Choice = {
       entry: first.entry,
-      position: first.entry.virtualFinish + first.ahead,
+      position: first.virtualPosition,
       reason: second?.position === first.position ? "tie" : differs,
       runnerUp: second?.entry,
-      runnerUpPosition: second && second.entry.virtualFinish + second.ahead,
+      runnerUpPosition: second?.virtualPosition,
     };
     return [choice, ...(first.inner?.explain() ?? [])];
   }

@@ -31,19 +31,18 @@ export class FairLane<W> {
   /**
    * Lets a waiter contend; each waits behind the earlier ones of its own tenant.
    *
-   * @param catchUpTokens how far behind the least served of the lane a tenant may begin, output tokens
+   * @param catchUpTokens how far behind the next one of the lane a tenant may begin, output tokens
    */
   join(ticket: FairTicket, waiter: W, catchUpTokens: number): FairPlace<W> {
+    this.pass(ticket);
     const { profile } = ticket.standing;
-    const contest = this.#contestOf(profile);
-    ticket.enterLane(contest.timesOf(ticket.contenders));
-    const stand = contest.join(ticket.contenders, waiter, catchUpTokens);
+    const stand = this.#contestOf(profile).join(ticket.contenders, waiter, catchUpTokens);
     const place: FairPlace<W> = { profile, stand, turn: undefined };
     place.turn = this.#turns.push({ holder: place });
     return place;
   }
 
-  /** A request runs in this lane without having waited. */
+  /** A request takes part in this lane's time; it need not wait here. */
   pass(ticket: FairTicket): void {
     ticket.enterLane(this.#contestOf(ticket.standing.profile).timesOf(ticket.contenders));
   }

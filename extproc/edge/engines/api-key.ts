@@ -5,10 +5,7 @@
 
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
-
-export type ApiKeySource =
-  | { readonly kind: "env"; readonly name: string }
-  | { readonly kind: "file"; readonly path: string };
+import type { ApiKeySource } from "../../core/model/config.js";
 
 export type ApiKeyResult =
   | { readonly kind: "key"; readonly key: string }

@@ -7,13 +7,13 @@
 // a second, so that a fleet that comes up one by one does not ask itself to death. One worker's failure costs its
 // own entry and nothing else. Milliseconds throughout.
 
-import type { EngineKind } from "../../core/model/config.js";
+import type { ApiKeySource, EngineKind } from "../../core/model/config.js";
 import type { Rng } from "../../core/model/rng.js";
 import type { MonotonicMs } from "../../core/model/time.js";
 import type { TelemetryFailure } from "../../core/workers/telemetry.js";
 import type { TelemetryDelivery, TelemetryStore } from "../../core/workers/telemetry-store.js";
 import type { Worker, WorkerIdentity } from "../../core/workers/worker.js";
-import { readApiKey, type ApiKeyResult, type ApiKeySource } from "./api-key.js";
+import { readApiKey, type ApiKeyResult } from "./api-key.js";
 import { EngineClient } from "./engine-client.js";
 import { deadlineAfter } from "./http-get.js";
 

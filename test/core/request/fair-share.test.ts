@@ -34,6 +34,16 @@ class ShareBench extends Bench {
 }
 
 const bench = (over: object = {}): ShareBench => new ShareBench({ trust: TRUST, ...over });
+/** One slot for which the shipped classes preempt each other. */
+const oneSlotWithClasses = (): ShareBench =>
+  bench({
+    scheduler: {
+      max_concurrent_requests: 1,
+      queue_size: 4,
+      classes: {},
+      default_max_class: "system",
+    },
+  });
 const usage = (tokens: number): object => ({ usage: { completion_tokens: tokens } });
 
 describe("the charge of a request", () => {
@@ -104,14 +114,7 @@ describe("the charge of a request", () => {
   });
 
   it("is nothing for a victim of preemption, when its stream has ended", () => {
-    const one = bench({
-      scheduler: {
-        max_concurrent_requests: 1,
-        queue_size: 4,
-        classes: {},
-        default_max_class: "system",
-      },
-    });
+    const one = oneSlotWithClasses();
     const victim = one.ask("a", { class: "bulk" });
     one.ask("b", { class: "interactive" });
     expect(victim.last()).to.have.nested.property("rejection.code", "scheduler_preempted");
@@ -130,14 +133,7 @@ describe("the charge of a request", () => {
   });
 
   it("B1 the headers of an answer end the time in which a request can be preempted", () => {
-    const one = bench({
-      scheduler: {
-        max_concurrent_requests: 1,
-        queue_size: 4,
-        classes: {},
-        default_max_class: "system",
-      },
-    });
+    const one = oneSlotWithClasses();
     const running = one.ask("a", { class: "bulk" });
     one.desk.responseHeaders(running.request, responseHead(), one.now);
     one.ask("b", { class: "interactive" });
@@ -145,14 +141,7 @@ describe("the charge of a request", () => {
   });
 
   it("B2 an answer that comes after the preemption is ignored, however often it comes", () => {
-    const one = bench({
-      scheduler: {
-        max_concurrent_requests: 1,
-        queue_size: 4,
-        classes: {},
-        default_max_class: "system",
-      },
-    });
+    const one = oneSlotWithClasses();
     const victim = one.ask("a", { class: "bulk" });
     one.ask("b", { class: "interactive" });
     expect(one.desk.responseHeaders(victim.request, responseHead(), one.now)).to.equal(false);
