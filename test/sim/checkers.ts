@@ -301,7 +301,7 @@ export class Book {
           this.#checkDisplaced(known);
           return;
         }
-        this.#checkNobodyHasMore(known);
+        this.#checkNobodyGivesWay(known);
         // The request itself stands in the book's lane.
         if (this.#overCeiling(known)) {
           if (this.#fair !== undefined) this.#fair.stats.ceilings += 1;
@@ -355,9 +355,9 @@ export class Book {
     this.#same(`charge of ${known.id} on the clock`, onTheClock, Math.max(least, tokens));
   }
 
-  /** A waiter loses its place to the request that is asking, which is of a contender with fewer. */
+  /** A waiter loses its place to the request that is asking. */
   #checkDisplaced(known: Known): void {
-    const { id, partition, rank } = known;
+    const { id, partition } = known;
     const fair = this.#fair;
     const waiters = partition.lanes.flat() as Known[];
     const newcomer = waiters.find(({ state }) => state === "asking");
@@ -366,32 +366,19 @@ export class Book {
       return;
     }
     fair.stats.displaced += 1;
-    const placesOf = (one: Known): number => fair.contendersLike(one.id, waiters).length;
-    const like = fair.contendersLike(id, waiters);
     const right =
       partition.queued === partition.queueSize + 1 &&
-      like.length === Math.max(...waiters.map(placesOf)) &&
-      like.length > placesOf(newcomer) &&
-      rank === Math.min(...like.map((one) => one.rank)) &&
-      rank <= newcomer.rank &&
-      like.filter((one) => one.rank === rank).at(-1) === known;
+      fair.givingWay(newcomer, waiters).includes(known);
     if (!right) this.violate(`${id} loses its place to ${newcomer.id} against the rule`);
   }
 
-  /** Whoever is refused by a full queue has found no contender that has more and could give way. */
-  #checkNobodyHasMore(newcomer: Known): void {
+  /** Whoever is refused by a full queue has found nobody that could give way. */
+  #checkNobodyGivesWay(newcomer: Known): void {
     const fair = this.#fair;
     if (fair === undefined || this.#overCeiling(newcomer)) return;
     const waiters = newcomer.partition.lanes.flat() as Known[];
-    const placesOf = (one: Known): number => fair.contendersLike(one.id, waiters).length;
-    const most = Math.max(...waiters.map(placesOf));
-    if (most <= placesOf(newcomer)) return;
-    const someoneStays = waiters
-      .filter((one) => placesOf(one) === most)
-      .some((one) =>
-        fair.contendersLike(one.id, waiters).every(({ rank }) => rank > newcomer.rank),
-      );
-    if (!someoneStays) this.violate(`${newcomer.id} is refused although another has more places`);
+    if (fair.givingWay(newcomer, waiters).length === 0) return;
+    this.violate(`${newcomer.id} is refused although another has more places`);
   }
 
   /** Its tenant has more waiting in the partition than it may have. */

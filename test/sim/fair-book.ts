@@ -55,6 +55,10 @@ export interface FairStats {
   ceilings: number;
   /** Waiters that gave up their place to a tenant that had fewer. */
   displaced: number;
+  /** Those of them that gave it up to a tenant of the same bucket. */
+  displacedInside: number;
+  /** Those of them that were not of the fullest side, which had waiters of higher classes only. */
+  passedOver: number;
 }
 
 interface Party {
@@ -112,6 +116,11 @@ interface InLane {
   readonly id: string;
 }
 
+/** One request of a partition's queue. */
+interface InQueue extends InLane {
+  readonly rank: number;
+}
+
 /** What Weir books for a request without an estimate of its own. */
 export const DEFAULT_ESTIMATE_TOKENS = 256;
 const FLAT = "";
@@ -126,6 +135,8 @@ export class FairBook {
     turned: 0,
     ceilings: 0,
     displaced: 0,
+    displacedInside: 0,
+    passedOver: 0,
   };
   readonly rule: FairRule;
   readonly #violate: (what: string) => void;
@@ -215,10 +226,40 @@ export class FairBook {
     return waiters.filter((one) => this.#requests.get(one.id)?.tenant === tenant).length;
   }
 
-  /** The waiters of the contender of a request: of its tenant, or of the bucket of others. */
-  contendersLike<T extends InLane>(id: string, waiters: readonly T[]): T[] {
-    const party = this.#requests.get(id)?.lines[0]?.party;
-    return waiters.filter((one) => this.#requests.get(one.id)?.lines[0]?.party === party);
+  /**
+   * Who may give up its place to a newcomer, of the waiters of a partition with the newcomer among them,
+   * those of a lane in the order in which they came. Several where two have as many places.
+   *
+   *   side      a tenant with a share of its own, or the bucket of others of a profile
+   *   willing   who has a waiter of the newcomer's class or a lower one
+   *   outside   of the sides that are willing those with the most places, if they have more than the
+   *             newcomer's; in each of them, of the tenants that are willing those with the most
+   *   inside    otherwise: of the willing tenants of the newcomer's side those with the most, if they have
+   *             more than the newcomer's tenant
+   *   goes      the newest waiter of the tenant's lowest class
+   */
+  givingWay<T extends InQueue>(newcomer: T, waiters: readonly T[]): T[] {
+    const sideOf = ({ id }: T): string => this.#sideOf(id);
+    const tenantOf = ({ id }: T): string => this.#requests.get(id)?.tenant ?? "";
+    const willing = (crowd: readonly T[]): boolean =>
+      crowd.some(({ rank }) => rank <= newcomer.rank);
+    const own = waiters.filter((one) => sideOf(one) === sideOf(newcomer));
+    const mine = own.filter((one) => tenantOf(one) === tenantOf(newcomer));
+    const sides = fullest(crowds(waiters, sideOf).filter(willing));
+    const more = sides.filter(({ length }) => length > own.length);
+    const fullestOf = (side: readonly T[]): T[][] =>
+      fullest(crowds(side, tenantOf).filter(willing));
+    const tenants =
+      more.length > 0
+        ? more.flatMap(fullestOf)
+        : fullestOf(own).filter(({ length }) => length > mine.length);
+    if (tenants.length > 0 && more.length === 0) this.stats.displacedInside += 1;
+    const fullestOfAll = Math.max(...crowds(waiters, sideOf).map(({ length }) => length));
+    if (more.some(({ length }) => length < fullestOfAll)) this.stats.passedOver += 1;
+    return tenants.flatMap((tenant) => {
+      const lowest = Math.min(...tenant.map(({ rank }) => rank));
+      return tenant.filter(({ rank }) => rank === lowest).slice(-1);
+    });
   }
 
   /** Compares the book with the ledger. */
@@ -380,6 +421,12 @@ export class FairBook {
     return [...this.#requests.values()].filter((one) => one.tenant === tenant);
   }
 
+  #sideOf(id: string): string {
+    const booked = this.#requests.get(id);
+    if (booked?.lines[0]?.party.key === OTHER) return `${OTHER} of ${booked.profile}`;
+    return booked?.tenant ?? "";
+  }
+
   #isListed(tenant: string): boolean {
     const { weights, profiles } = this.rule;
     return [weights, ...Object.values(profiles).map((one) => one.weights)].some((list) =>
@@ -399,6 +446,18 @@ export class FairBook {
       this.#violate(`${what}: Weir says ${String(actual)}, the book ${String(expected)}`);
     }
   }
+}
+
+/** Parts a list by a name that each entry has. */
+function crowds<T>(all: readonly T[], nameOf: (one: T) => string): T[][] {
+  const names = [...new Set(all.map(nameOf))];
+  return names.map((name) => all.filter((one) => nameOf(one) === name));
+}
+
+/** The longest lists. */
+function fullest<T>(lists: readonly T[][]): T[][] {
+  const most = Math.max(...lists.map(({ length }) => length));
+  return lists.filter(({ length }) => length === most);
 }
 
 /** Least F first; of equals a named tenant before the bucket, then the smaller key; then within. */

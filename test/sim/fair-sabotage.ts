@@ -4,6 +4,7 @@
 import { FairClock } from "../../extproc/core/fairshare/fair-clock.js";
 import { FairTicket } from "../../extproc/core/fairshare/ticket.js";
 import type { LinkedQueue, QueueNode } from "../../extproc/core/model/linked-queue.js";
+import { Fullest } from "../../extproc/core/scheduler/fullest.js";
 import { Lanes, type LaneWaiter } from "../../extproc/core/scheduler/lanes.js";
 import { Partition } from "../../extproc/core/scheduler/partition.js";
 import { QueueShares } from "../../extproc/core/scheduler/queue-shares.js";
@@ -198,7 +199,7 @@ const OF_TURNS: readonly Sabotage[] = [
         (original) =>
           function oldest(this: Lanes<unknown>, newcomer) {
             const newest = original.call(this, newcomer);
-            return newest?.share?.queuePlace?.holder.waiters[newest.rank].head;
+            return newest?.share?.queuePlace?.tenant.value[newest.rank].head;
           },
       ),
   },
@@ -206,6 +207,51 @@ const OF_TURNS: readonly Sabotage[] = [
     title: "a full queue that never makes room",
     violation: /is refused although another has more places/,
     apply: () => replace(QueueShares.prototype, "givesWayTo", () => () => undefined),
+  },
+  {
+    title: "tenants of a bucket that never give way to each other",
+    violation: /is refused although another has more places/,
+    apply: () =>
+      replace(
+        Lanes.prototype,
+        "givesWayTo",
+        (original) =>
+          function united(this: Lanes<unknown>, newcomer) {
+            const one = original.call(this, newcomer);
+            const same = one?.share?.queuePlace?.side === newcomer.share?.queuePlace?.side;
+            return same ? undefined : one;
+          },
+      ),
+  },
+  {
+    title: "a full queue that asks the fullest alone, whatever the classes of its waiters",
+    violation: /is refused although another has more places/,
+    apply: () =>
+      replace(
+        Fullest.prototype,
+        "first",
+        (original) =>
+          function alone(this: Fullest<unknown, unknown>, rank) {
+            const fullest = original.call(this, 3);
+            const places = fullest?.placesOf.slice(0, rank + 1);
+            return places?.some((count) => count > 0) === true ? fullest : undefined;
+          },
+      ),
+  },
+  {
+    title: "a tenant that is a side of its own for each profile",
+    violation: /is refused although another has more places|against the rule/,
+    apply: () =>
+      replace(
+        QueueShares.prototype,
+        "enter",
+        (original) =>
+          function divided(this: QueueShares<unknown>, ticket, rank, waiter) {
+            const payer = `${ticket.payer} ${ticket.standing.profile ?? ""}`;
+            const masked = Object.create(ticket, { payer: { value: payer } }) as typeof ticket;
+            return original.call(this, masked, rank, waiter);
+          },
+      ),
   },
   {
     title: "a tenant's ceiling that is ignored",

@@ -56,6 +56,8 @@ describe("the simulated fleet", function () {
         ...(LENGTH_MINUTES < 120 ? [] : ["no_worker", "model_not_found"]),
       ]);
       for (const [what, count] of Object.entries(result.stats)) {
+        // Rare as well.
+        if (what === "passedOver" && LENGTH_MINUTES < 120) continue;
         expect(count, `the run met no ${what}`).to.be.greaterThan(0);
       }
       expect(result.outcomes.get("success")).to.be.greaterThan(result.requests / 3);

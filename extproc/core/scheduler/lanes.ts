@@ -101,10 +101,9 @@ export class Lanes<T> {
     this.#size += 1;
     this.#perTenant.set(payerOf(waiter), this.queuedLike(waiter) + 1);
     const { share, rank } = waiter;
-    const [outermost] = share?.ticket.contenders ?? [];
-    if (share === undefined || outermost === undefined) return;
-    share.queuePlace = this.#shares.enter(outermost.entry, rank, waiter);
-    share.place = this.#fair[waiter.rank].join(share.ticket, waiter, catchUpTokens);
+    if (share === undefined) return;
+    share.queuePlace = this.#shares.enter(share.ticket, rank, waiter);
+    share.place = this.#fair[rank].join(share.ticket, waiter, catchUpTokens);
   }
 
   /** A request runs in a lane without having waited. */

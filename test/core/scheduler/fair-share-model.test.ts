@@ -1,19 +1,27 @@
 // The scheduler with fair sharing against a naive model, on random schedules: plain lists, and the rules
 // of the clock as they are written down (F and P, not what the code keeps). Checked after each step: who
-// was granted, in which order; that no slot is free while somebody waits; that booked tokens are the sum
-// of what runs; that every request is settled once; that no clock goes back.
+// was granted, in which order, and who gave up its place; that no slot is free while somebody waits; that
+// booked tokens are the sum of what runs; that every request is settled once; that no clock goes back.
 
 import { expect } from "chai";
 import fc from "fast-check";
 import { tenantKey } from "../../../extproc/core/model/ids.js";
+import { className, type ClassRank } from "../../../extproc/core/model/priority.js";
+import { sumOf } from "../../../extproc/core/scheduler/admission.js";
 import { fairQueueing } from "../../support/fair.js";
 import { SchedulerBench } from "../../support/scheduler.js";
 
 const WEIGHTS: Readonly<Record<string, number>> = { a: 2, p: 1, c: 0.5 };
-const NAMED: Readonly<Record<string, number>> = { a: 4, p: 1 };
+/** By model: the tenants its profile names. */
+const NAMED: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  m: { a: 4, p: 1 },
+  n: { a: 1 },
+};
 const OTHER_WEIGHT = 2;
-const CEILING = 3;
+const CEILING = 4;
 const QUEUE = 6;
+/** Random schedules of a run. */
+const RUNS = 2 ** 7;
 
 interface Party {
   key: string;
@@ -114,6 +122,7 @@ interface Request {
   readonly id: string;
   readonly tenant: string;
   readonly model: string | undefined;
+  readonly rank: ClassRank;
   readonly estimate: number;
   readonly lines: readonly Line[];
   /** Profiles take turns: each request brings one, a grant uses up the oldest. */
@@ -128,12 +137,14 @@ class NaiveScheduler {
   readonly running: Request[] = [];
   readonly granted: string[] = [];
   readonly displaced: string[] = [];
-  /** Who has waiters, in the order in which they came to have some. */
-  readonly #holders = new Set<Party>();
-  readonly #flat = new NaiveClock();
-  readonly #outer = new NaiveClock();
-  readonly #inner = new NaiveClock();
-  readonly #contests = [new NaiveContest(), new NaiveContest(), new NaiveContest()] as const;
+  /** How often who gave up its place was found in which way. */
+  readonly met = { outside: 0, inside: 0 };
+  /** Sides, and tenants on their sides, that have waiters, in the order in which they came to have some. */
+  readonly #holders = new Set<string>();
+  readonly clocks = new Map<string, NaiveClock>(
+    ["flat", "m", "m other", "n", "n other"].map((name) => [name, new NaiveClock()]),
+  );
+  readonly #contests = new Map<string, NaiveContest>();
   capacity: number;
   #turns = 0;
 
@@ -141,25 +152,21 @@ class NaiveScheduler {
     this.capacity = capacity;
   }
 
-  get clocks(): readonly NaiveClock[] {
-    return [this.#flat, this.#outer, this.#inner];
-  }
-
-  ask(id: string, tenant: string, model: string | undefined, estimate: number): string {
+  ask(asking: Omit<Request, "lines" | "turn">): string {
+    const { tenant, model, rank } = asking;
     this.#turns += 1;
-    const lines = this.#lines(tenant, model);
-    const request = { id, tenant, model, estimate, lines, turn: this.#turns };
+    const lines = this.#lines(tenant, model, rank);
+    const request = { ...asking, lines, turn: this.#turns };
     for (const { clock, party, contest } of request.lines) {
       clock.register(party);
       contest.busy.push(party);
     }
     // Whoever meets nobody that waits and finds a slot never sits down.
     if (this.waiting.length > 0 || this.running.length >= this.capacity) this.#join(request);
-    const holder = lines[0]?.party;
-    if (holder !== undefined) {
-      const holds = this.waiting.some((one) => one.lines[0]?.party === holder);
-      if (!holds) this.#holders.delete(holder);
-      this.#holders.add(holder);
+    for (const nameOf of [sideOf, seatOf]) {
+      const name = nameOf(request);
+      if (!this.waiting.some((one) => nameOf(one) === name)) this.#holders.delete(name);
+      this.#holders.add(name);
     }
     this.waiting.push(request);
     this.step();
@@ -173,15 +180,31 @@ class NaiveScheduler {
     return "queued";
   }
 
-  /** The newest waiter of whoever has most, if that is more than the newcomer's own side has. */
+  /**
+   * Of the sides that have a waiter of the newcomer's class or a lower one: the one with the most places,
+   * if those are more than the newcomer's side has, and in it such a tenant with the most. Otherwise such
+   * a tenant of the newcomer's side, if it has more than the newcomer's tenant. The newest waiter of its
+   * lowest class goes.
+   */
   #displacedBy(newcomer: Request): Request | undefined {
-    const outermost = ({ lines }: Request): Party | undefined => lines[0]?.party;
-    const of = (party: Party | undefined): Request[] =>
-      this.waiting.filter((one) => outermost(one) === party);
-    const holders = [...this.#holders].filter((party) => of(party).length > 0);
-    const [fullest] = holders.sort((x, y) => of(y).length - of(x).length);
-    if (of(fullest).length <= of(outermost(newcomer)).length) return undefined;
-    return of(fullest).at(-1);
+    const own = this.waiting.filter((one) => sideOf(one) === sideOf(newcomer));
+    const mine = own.filter((one) => seatOf(one) === seatOf(newcomer));
+    const side = this.#fullest(this.waiting, sideOf, newcomer.rank);
+    const outside = side.length > own.length;
+    const tenant = this.#fullest(outside ? side : own, seatOf, newcomer.rank);
+    if (!outside && tenant.length <= mine.length) return undefined;
+    this.met[outside ? "outside" : "inside"] += 1;
+    const lowest = Math.min(...tenant.map(({ rank }) => rank));
+    return tenant.filter(({ rank }) => rank === lowest).at(-1);
+  }
+
+  /** The longest part of the waiters; each part has a name. Of equals the one that came last. */
+  #fullest(waiters: readonly Request[], nameOf: (one: Request) => string, at: number): Request[] {
+    const parts = [...this.#holders]
+      .reverse()
+      .map((name) => waiters.filter((one) => nameOf(one) === name));
+    const willing = parts.filter((part) => part.some(({ rank }) => rank <= at));
+    return willing.sort((x, y) => y.length - x.length)[0] ?? [];
   }
 
   leave(request: Request): void {
@@ -202,9 +225,11 @@ class NaiveScheduler {
 
   /** Serves one waiter if a slot is free. */
   step(): boolean {
-    const [first] = [...this.waiting].sort((x, y) => x.turn - y.turn);
+    const highest = Math.max(...this.waiting.map(({ rank }) => rank));
+    const lane = this.waiting.filter(({ rank }) => rank === highest);
+    const [first] = [...lane].sort((x, y) => x.turn - y.turn);
     if (first === undefined || this.running.length >= this.capacity) return false;
-    let rivals = this.waiting.filter(({ model }) => model === first.model);
+    let rivals = lane.filter(({ model }) => model === first.model);
     for (let depth = 0; depth < 2; depth += 1) {
       const best = [...rivals].sort((x, y) => this.#compare(x.lines[depth], y.lines[depth]))[0];
       rivals = rivals.filter(({ lines }) => lines[depth]?.party === best?.lines[depth]?.party);
@@ -220,8 +245,8 @@ class NaiveScheduler {
   }
 
   /** Who begins to wait here is lifted to near the next one of its profile. */
-  #join({ model, lines }: Request): void {
-    let rivals = this.waiting.filter((one) => one.model === model);
+  #join({ model, rank, lines }: Request): void {
+    let rivals = this.waiting.filter((one) => one.model === model && one.rank === rank);
     for (const [depth, { party, contest }] of lines.entries()) {
       const [best] = [...rivals].sort((x, y) => this.#compare(x.lines[depth], y.lines[depth]));
       const next = best?.lines[depth]?.party;
@@ -244,27 +269,40 @@ class NaiveScheduler {
     return x.key < y.key ? -1 : Number(x.key > y.key);
   }
 
-  #lines(tenant: string, model: string | undefined): readonly Line[] {
-    const [flat, outer, inner] = this.#contests;
-    const line = (clock: NaiveClock, contest: NaiveContest, key: string, w: number): Line => ({
-      clock,
-      contest,
-      party: clock.party(key, w),
-    });
-    if (model === undefined) return [line(this.#flat, flat, tenant, WEIGHTS[tenant] ?? 1)];
-    const named = NAMED[tenant];
-    if (named !== undefined) return [line(this.#outer, outer, tenant, named)];
-    return [line(this.#outer, outer, "other", OTHER_WEIGHT), line(this.#inner, inner, tenant, 1)];
+  #lines(tenant: string, model: string | undefined, rank: ClassRank): readonly Line[] {
+    const line = (name: string, key: string, w: number): Line => {
+      const clock = this.clocks.get(name);
+      if (clock === undefined) throw new Error(`no clock ${name}`);
+      const where = `${name} ${String(rank)}`;
+      const contest = this.#contests.get(where) ?? new NaiveContest();
+      this.#contests.set(where, contest);
+      return { clock, contest, party: clock.party(key, w) };
+    };
+    if (model === undefined) return [line("flat", tenant, WEIGHTS[tenant] ?? 1)];
+    const named = NAMED[model]?.[tenant];
+    if (named !== undefined) return [line(model, tenant, named)];
+    return [line(model, "other", OTHER_WEIGHT), line(`${model} other`, tenant, 1)];
   }
 }
+
+/** A tenant with a share of its own is a side by itself, and a bucket of others is one. */
+const sideOf = ({ tenant, model, lines }: Request): string =>
+  lines.length === 1 ? `the side of ${tenant}` : `the others of ${model ?? ""}`;
+
+const seatOf = (request: Request): string => `${request.tenant} on ${sideOf(request)}`;
 
 // Powers of two, so that both ways of adding give the very same doubles.
 const POWERS = [1, 2, 4, 8, 64, 4_096];
 
 const step = fc.record({
-  kind: fc.constantFrom("ask", "ask", "ask", "settle", "settle", "cancel", "drop", "leave", "size"),
+  // More come than are served: otherwise the queue is never full.
+  kind: fc.constantFrom(
+    ...["ask", "ask", "ask", "ask", "ask", "ask", "ask", "ask"],
+    ...["settle", "settle", "cancel", "drop", "leave", "size"],
+  ),
   tenant: fc.constantFrom("a", "p", "c", "d"),
-  model: fc.constantFrom(undefined, undefined, "m"),
+  model: fc.constantFrom(undefined, undefined, "m", "m", "m", "n"),
+  rank: fc.constantFrom<ClassRank[]>(0, 1, 2),
   estimate: fc.constantFrom(...POWERS),
   tokens: fc.constantFrom(0, ...POWERS),
   at: fc.nat(9),
@@ -272,20 +310,24 @@ const step = fc.record({
 
 describe("fair sharing against a naive model", () => {
   it("agrees on every grant, refusal and sum, on random schedules", () => {
-    const schedule = fc.array(step, { minLength: 1, maxLength: 120 });
-    const profiles = { m: { weights: NAMED, other: OTHER_WEIGHT } };
+    const schedule = fc.array(step, { minLength: 1, maxLength: 120, size: "max" });
+    const profiles = Object.fromEntries(
+      Object.entries(NAMED).map(([model, weights]) => [model, { weights, other: OTHER_WEIGHT }]),
+    );
+    const met = { outside: 0, inside: 0 };
     fc.assert(
       fc.property(schedule, fc.integer({ min: 0, max: 3 }), (steps, capacity) => {
         const fair = fairQueueing({ weights: WEIGHTS, profiles, maxQueuedPerTenant: CEILING });
         const bench = new SchedulerBench({ capacity, queueSize: QUEUE, fair });
         const naive = new NaiveScheduler(capacity);
-        const charged = new Map<string, number>();
-        const order: string[] = [];
-        let last = naive.clocks.map(() => 0);
         const drain = (): void => {
           while (naive.step());
         };
-        for (const [index, { kind, tenant, model, estimate, tokens, at }] of steps.entries()) {
+        const charged = new Map<string, number>();
+        const order: string[] = [];
+        let last = [...naive.clocks].map(() => 0);
+        for (const [index, step] of steps.entries()) {
+          const { kind, tenant, model, rank, estimate, tokens, at } = step;
           const id = `r${String(index)}`;
           const running = naive.running[at % Math.max(1, naive.running.length)];
           const waiting = naive.waiting[at % Math.max(1, naive.waiting.length)];
@@ -294,11 +336,11 @@ describe("fair sharing against a naive model", () => {
             const share = { tenant, estimateTokens: estimate };
             const came = bench.admit(
               id,
-              "default",
+              className(rank),
               undefined,
               model === undefined ? share : { ...share, model },
             );
-            expect(came, id).to.equal(naive.ask(id, tenant, model, estimate));
+            expect(came, id).to.equal(naive.ask({ id, tenant, model, rank, estimate }));
             if (came === "granted") order.push(id);
           } else if (kind === "leave" && waiting !== undefined) {
             naive.leave(waiting);
@@ -322,10 +364,10 @@ describe("fair sharing against a naive model", () => {
           expect(order, "grants in order").to.deep.equal(naive.granted);
           expect(bench.displaced, "displaced").to.deep.equal(naive.displaced);
           const view = bench.view();
-          const slots = view.in_flight[1];
+          const slots = sumOf(view.in_flight);
           expect(slots).to.equal(naive.running.length);
-          expect(view.queued[1]).to.equal(naive.waiting.length);
-          if (view.queued[1] > 0)
+          expect(sumOf(view.queued)).to.equal(naive.waiting.length);
+          if (naive.waiting.length > 0)
             expect(slots, "no free slot while one waits").to.be.at.least(view.capacity ?? 0);
           for (const key of ["a", "p", "c", "d"]) {
             const account = fair.ledger.account(tenantKey(key));
@@ -335,22 +377,28 @@ describe("fair sharing against a naive model", () => {
             );
             expect(account?.charged ?? 0).to.equal(charged.get(key) ?? 0);
           }
-          const times = naive.clocks.map(({ V }) => V);
+          const times = Array.from(naive.clocks.values(), ({ V }) => V);
           expect(times.every((time, at) => time >= (last[at] ?? 0))).to.equal(true);
           last = times;
-          const profile = fair.ledger.profiles.values().next().value;
-          const flat = naive.clocks[0]?.parties ?? [];
-          for (const { key, F } of flat) {
+          for (const { key, F } of naive.clocks.get("flat")?.parties ?? []) {
             const account = fair.ledger.account(tenantKey(key));
             const entry = account?.existingEntry(fair.ledger.flat.clock);
             expect(entry?.virtualFinish, `finish of ${key}`).to.equal(F);
           }
-          expect([fair.ledger.flat.clock.virtualTime, profile?.clock.virtualTime]).to.deep.equal(
-            times.slice(0, 2),
-          );
+          const clocks = [...fair.ledger.profiles.values()].flatMap((profile) => [
+            profile.clock,
+            profile.clockOf("other"),
+          ]);
+          expect(
+            [fair.ledger.flat.clock, ...clocks].map(({ virtualTime }) => virtualTime),
+          ).to.deep.equal(times);
         }
+        met.outside += naive.met.outside;
+        met.inside += naive.met.inside;
       }),
-      { numRuns: 2 ** 10 },
+      { numRuns: RUNS },
     );
-  });
+    // Schedules that never met a full queue would prove little about it.
+    for (const [how, count] of Object.entries(met)) expect(count, how).to.be.greaterThan(0);
+  }).timeout(60_000);
 });
