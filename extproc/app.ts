@@ -22,11 +22,12 @@ import { GrpcTransport } from "./edge/envoy/grpc-transport.js";
 import { Session } from "./edge/envoy/session.js";
 import type { OpenExchange, Transport } from "./edge/envoy/transport.js";
 import { DeadlineTimer, now } from "./edge/runtime/clock.js";
-import { LabelCap } from "./edge/telemetry/label-cap.js";
+import type { DeferredQueue } from "./edge/runtime/deferred-queue.js";
+import { modelLabels, tenantLabels } from "./edge/telemetry/label-cap.js";
 import { RateLimitedLog, type Log } from "./edge/telemetry/log.js";
 import { Metrics } from "./edge/telemetry/metrics.js";
 import { createMetricsRegistry, metricsPage } from "./edge/telemetry/metrics-registry.js";
-import { logSettlement } from "./edge/telemetry/request-log.js";
+import { settlementRecords } from "./edge/telemetry/settlement-records.js";
 
 /** Room for the framing of a request body above the body limit: Envoy's own limit stands 1 MiB above it. */
 const MESSAGE_OVERHEAD_BYTES = 2 * 1024 * 1024;
@@ -71,8 +72,10 @@ export interface DrainResult {
 export class App {
   readonly desk: RequestDesk;
   readonly workers: WorkerRegistry;
-  readonly metrics: Metrics;
   readonly #options: AppOptions;
+  readonly #metrics: Metrics;
+  /** Ended requests that are not counted and logged yet. */
+  readonly #records: DeferredQueue<SettlementRecord>;
   readonly #transport: Transport;
   readonly #admin: AdminServer;
   readonly #prober: HealthProber;
@@ -86,14 +89,17 @@ export class App {
   #onSettled: () => void = () => undefined;
 
   constructor(options: AppOptions) {
-    const { config } = options;
+    const { config, log, settlementLog = log } = options;
     this.#options = options;
-    this.metrics = new Metrics({
+    this.#metrics = new Metrics({
       registry: createMetricsRegistry(options.processMetrics ?? false),
-      models: new LabelCap(modelNames(config), Number.POSITIVE_INFINITY),
-      tenants: new LabelCap(namedTenants(config), config.limits.tenant_metric_top_n),
+      models: modelLabels(config),
+      tenants: tenantLabels(config),
       feedbackMode: config.adaptive_admission.mode,
       startTimeSeconds: options.startTimeSeconds,
+    });
+    this.#records = settlementRecords(this.#metrics, settlementLog, (error) => {
+      this.#fault(error);
     });
     this.#deadlines = new DeadlineTimer(() => {
       this.#guard(() => {
@@ -138,9 +144,15 @@ export class App {
       metrics: () => metricsPage(this.metrics.registry),
       states: this.#statePages(core),
       onError: (error) => {
-        options.log.error({ err: error }, "admin server");
+        log.error({ err: error }, "admin server");
       },
     });
+  }
+
+  /** The metrics, with every request that has ended. */
+  get metrics(): Metrics {
+    this.#records.drain();
+    return this.#metrics;
   }
 
   /** True while new requests can be served. */
@@ -182,25 +194,25 @@ export class App {
     this.#deadlines.stop();
     await this.#poller?.stop();
     await Promise.all([this.#transport.close(CLOSE_GRACE_MS), this.#admin.close()]);
+    this.#records.drain();
   }
 
   #observer(): RequestObserver {
     return {
       received: () => {
-        this.metrics.received();
+        this.#metrics.received();
       },
       decided: (decision) => {
-        this.metrics.feedback.decided(decision);
+        this.#metrics.feedback.decided(decision);
       },
       rateChecked: (allowed) => {
-        this.metrics.rateChecked(allowed);
+        this.#metrics.rateChecked(allowed);
       },
       admitted: () => {
-        this.metrics.admitted();
+        this.#metrics.admitted();
       },
       settled: (record) => {
-        this.metrics.settled(record);
-        logSettlement(this.#options.settlementLog ?? this.#options.log, record);
+        this.#records.push(record);
         if (record.rejection === "draining" && record.waited) this.#refusedInDrain += 1;
         this.#options.onSettled?.(record);
         this.#onSettled();
@@ -210,7 +222,7 @@ export class App {
 
   #observe(core: Core): void {
     const { feedback, planner } = core;
-    this.metrics.observe({
+    this.#metrics.observe({
       partitions: () => this.desk.partitions(now()),
       capacity: () => core.slots().fleet,
       workers: this.workers,
@@ -219,7 +231,7 @@ export class App {
       now,
     });
     if (feedback === undefined) return;
-    this.metrics.feedback.observe({
+    this.#metrics.feedback.observe({
       controller: feedback,
       slots: core.slots,
       workerUrls: () => Array.from(this.workers.all(), ({ identity }) => identity.url),
@@ -236,7 +248,7 @@ export class App {
       workers: () => this.workers.all(),
       groupOf: (worker) => planner.partitionOf(worker) ?? "",
       store: telemetry,
-      metrics: this.metrics.feedback,
+      metrics: this.#metrics.feedback,
       log,
       complaints: this.#complaints,
       onFault: (error) => {
@@ -305,7 +317,7 @@ export class App {
   }
 
   #fault(error: unknown): void {
-    this.metrics.fault();
+    this.#metrics.fault();
     this.#complaints.once("fault", (swallowed) => {
       this.#options.log.error({ err: error, swallowed }, "a message could not be handled");
     });
@@ -333,14 +345,4 @@ export class App {
       check();
     });
   }
-}
-
-function namedTenants({ scheduler, fair_share }: WeirConfig): Iterable<string> {
-  return [fair_share, ...fair_share.model_profiles.values()]
-    .flatMap(({ tenant_weights }) => [...tenant_weights.keys()])
-    .concat(...scheduler.tenant_policies.keys());
-}
-
-function modelNames(config: WeirConfig): Iterable<string> {
-  return [...config.models.keys(), ...config.workers.flatMap((worker) => worker.models)];
 }
