@@ -29,6 +29,11 @@ export function namesBefore(config: WeirConfig): readonly string[] {
   return config.envoy.http_filters_before.map((filter) => (filter as { name: string }).name);
 }
 
+/**
+ * Answers are streamed to Weir from their first byte, also those it does not read (pass-through), since
+ * Envoy then sends the body along with the headers instead of one round trip later. A slot is held
+ * until the end of the body is seen.
+ */
 function extProc(config: WeirConfig): BootstrapMap {
   return {
     grpc_service: {
@@ -40,6 +45,7 @@ function extProc(config: WeirConfig): BootstrapMap {
     max_message_timeout: seconds(config.envoy.max_message_timeout_ms / 1000),
     allow_mode_override: true,
     allow_content_length_header: true,
+    send_body_without_waiting_for_header_response: true,
     request_attributes: [
       "source.address",
       "connection.mtls",
@@ -60,7 +66,7 @@ function extProc(config: WeirConfig): BootstrapMap {
       request_header_mode: "SEND",
       request_body_mode: "BUFFERED",
       response_header_mode: "SEND",
-      response_body_mode: "NONE",
+      response_body_mode: "STREAMED",
       request_trailer_mode: "SKIP",
       response_trailer_mode: "SEND",
     },

@@ -48,6 +48,9 @@ const COMMENTS: Readonly<Record<string, string>> = {
   failure_mode_allow:
     "Safe because of the early strip and because the route has no default: without Weir's header a\n" +
     "request gets 503, while a running answer outlives a crash of Weir.",
+  send_body_without_waiting_for_header_response:
+    "An answer's body follows its headers at once. Waiting for Weir's reply to the headers would\n" +
+    "keep the slot for one more round trip.",
   max_message_timeout: "Longest queue timeout + 5 s: the most Weir may ask for while it holds.",
 };
 

@@ -39,7 +39,8 @@ export const CONTINUE = {
 
 /**
  * Goes on at the response headers and asks for the body chunk by chunk. All six fields of the mode
- * are filled, since an unset one means "default", which is "none" for bodies.
+ * are filled, since an unset one means "default", which is "none" for bodies. Weir's own bootstrap has
+ * bodies sent unasked; an Envoy set up by hand may not.
  */
 export const READ_RESPONSE_BODY: Buffer = Buffer.concat([
   CONTINUE.response_headers,

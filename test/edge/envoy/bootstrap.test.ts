@@ -179,18 +179,19 @@ describe("the Envoy bootstrap", () => {
   });
 
   describe("ext_proc", () => {
-    it("sends headers and whole bodies, reads answers only when asked, and may be absent", () => {
+    it("sends headers, whole requests and answers chunk by chunk, and may be absent", () => {
       const extProc = extProcOf(WORKER);
       expect(at(extProc, "processing_mode")).to.deep.equal({
         request_header_mode: "SEND",
         request_body_mode: "BUFFERED",
         response_header_mode: "SEND",
-        response_body_mode: "NONE",
+        response_body_mode: "STREAMED",
         request_trailer_mode: "SKIP",
         response_trailer_mode: "SEND",
       });
       expect(at(extProc, "failure_mode_allow")).to.equal(true);
       expect(at(extProc, "allow_mode_override")).to.equal(true);
+      expect(at(extProc, "send_body_without_waiting_for_header_response")).to.equal(true);
       expect(at(extProc, "allow_content_length_header")).to.equal(true);
       expect(at(extProc, "status_on_error/code")).to.equal("ServiceUnavailable");
     });
