@@ -23,6 +23,7 @@ import {
   skipValue,
   startOfValue,
   TOO_DEEP,
+  type LongStringEnds,
 } from "./json-skip.js";
 
 /**
@@ -100,34 +101,63 @@ type ObjectResult =
  * as deep as the table of wanted keys.
  */
 function readObject(bytes: Uint8Array, start: number, wanted: Wanted): ObjectResult {
-  const names = namesByLength(wanted);
-  const starts = new Map<string, number>();
+  const located = locateKeys(bytes, start, namesByLength(Object.keys(wanted)));
+  if (!located.ok) return located;
+  const value: Record<string, unknown> = {};
+  for (const [name, { start: valueStart }] of located.values) {
+    const read = readValue(bytes, valueStart, wanted[name] ?? "presence");
+    if (!read.ok) return read;
+    value[name] = read.value;
+  }
+  return { ok: true, value, end: located.end };
+}
+
+/** The bytes of a value, `end` being the offset behind it. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
+type LocateResult =
+  | {
+      readonly ok: true;
+      readonly values: ReadonlyMap<string, Span>;
+      /** Keys of the object, wanted or not. */
+      readonly keys: number;
+      readonly end: number;
+    }
+  | { readonly ok: false; readonly fault: JsonFault };
+
+/** Where the values of the wanted keys of the object at `start` stand; of equal keys the last counts. */
+export function locateKeys(
+  bytes: Uint8Array,
+  start: number,
+  names: NameTable,
+  ends?: LongStringEnds,
+): LocateResult {
+  const values = new Map<string, Span>();
   let at = skipBlanks(bytes, start + 1);
   let more = bytes[at] !== CLOSE_BRACE;
-  for (let keys = 1; more; keys += 1) {
+  let keys = 0;
+  while (more) {
+    keys += 1;
     if (keys > OBJECT_KEYS_MAX) return fail({ kind: "too_many_keys" });
-    const keyEnd = bytes[at] === QUOTE ? skipString(bytes, at) : MALFORMED;
+    const keyEnd = bytes[at] === QUOTE ? skipString(bytes, at, ends) : MALFORMED;
     if (keyEnd < 0) return fail({ kind: "malformed", at });
     const colon = skipBlanks(bytes, keyEnd);
     if (bytes[colon] !== COLON) return fail({ kind: "malformed", at: colon });
     const valueStart = skipBlanks(bytes, colon + 1);
-    const valueEnd = skipValue(bytes, valueStart);
+    const valueEnd = skipValue(bytes, valueStart, ends);
     if (valueEnd === TOO_DEEP) return fail({ kind: "too_deep" });
     if (valueEnd < 0) return fail({ kind: "malformed", at: valueStart });
     const name = findKey(bytes, at + 1, keyEnd - 1, names);
-    if (name !== undefined) starts.set(name, valueStart);
+    if (name !== undefined) values.set(name, { start: valueStart, end: valueEnd });
     at = skipBlanks(bytes, valueEnd);
     if (bytes[at] === COMMA) at = skipBlanks(bytes, at + 1);
     else if (bytes[at] === CLOSE_BRACE) more = false;
     else return fail({ kind: "malformed", at });
   }
-  const value: Record<string, unknown> = {};
-  for (const [name, valueStart] of starts) {
-    const read = readValue(bytes, valueStart, wanted[name] ?? "presence");
-    if (!read.ok) return read;
-    value[name] = read.value;
-  }
-  return { ok: true, value, end: at + 1 };
+  return { ok: true, values, keys, end: at + 1 };
 }
 
 function readValue(
@@ -155,18 +185,21 @@ function readValue(
 }
 
 /** Wanted names by their length, so that most other keys cost one look. */
-function namesByLength(wanted: Wanted): readonly (readonly string[])[] {
+export type NameTable = readonly (readonly string[])[];
+
+/** The table of some names: lower-case letters, digits, underscores. */
+export function namesByLength(wanted: readonly string[]): NameTable {
   const names: string[][] = [];
-  for (const name of Object.keys(wanted)) (names[name.length] ??= []).push(name);
+  for (const name of wanted) (names[name.length] ??= []).push(name);
   return Array.from(names, (bucket: string[] | undefined) => bucket ?? []);
 }
 
-/** The wanted name that the key between two quotes spells. */
-function findKey(
+/** The wanted name that the key, or other string, between two quotes spells. */
+export function findKey(
   bytes: Uint8Array,
   start: number,
   end: number,
-  names: readonly (readonly string[])[],
+  names: NameTable,
 ): string | undefined {
   const length = end - start;
   const sameLength = length < names.length ? names[length] : undefined;

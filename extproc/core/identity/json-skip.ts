@@ -19,6 +19,34 @@ export const OPEN_BRACKET = 0x5b;
 export const CLOSE_BRACKET = 0x5d;
 /** Bytes of a string that are read one by one before a native search takes over. */
 const NEAR_BYTES = 64;
+/** Strings of at least so many bytes are worth remembering; a body of 64 MiB holds 16,384 of them. */
+const LONG_STRING_MIN_BYTES = 4_096;
+
+/** Where long strings of one text end: kept by a reader that comes past the same string again. */
+export class LongStringEnds {
+  readonly #ends = new Map<number, number>();
+  #jumpedBytes = 0;
+
+  /** Bytes that were not looked at, because the end of their string was known. */
+  get jumpedBytes(): number {
+    return this.#jumpedBytes;
+  }
+
+  get(start: number): number | undefined {
+    const end = this.#ends.get(start);
+    if (end !== undefined) this.#jumpedBytes += end - start;
+    return end;
+  }
+
+  set(start: number, end: number): void {
+    if (end - start >= LONG_STRING_MIN_BYTES) this.#ends.set(start, end);
+  }
+}
+
+/** By byte value: whether skipping a container has to look at it. A table is the fastest test. */
+const isQuoteOrBracket = Uint8Array.from({ length: 256 }, (_, byte) =>
+  [QUOTE, OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET].includes(byte) ? 1 : 0,
+);
 
 /** The text ends, or holds something else, where a value should be. */
 export const MALFORMED = -1;
@@ -39,10 +67,10 @@ export function nestsTooDeep(bytes: Uint8Array, start: number): boolean {
 }
 
 /** The offset behind the value at `start`, inside a root object; negative when there is none. */
-export function skipValue(bytes: Uint8Array, start: number): number {
+export function skipValue(bytes: Uint8Array, start: number, ends?: LongStringEnds): number {
   const first = bytes[start];
-  if (first === QUOTE) return skipString(bytes, start);
-  if (first === OPEN_BRACE || first === OPEN_BRACKET) return skipContainer(bytes, start, 1);
+  if (first === QUOTE) return skipString(bytes, start, ends);
+  if (first === OPEN_BRACE || first === OPEN_BRACKET) return skipContainer(bytes, start, 1, ends);
   let at = start;
   while (isScalarByte(bytes[at])) at += 1;
   return at === start ? MALFORMED : at;
@@ -53,33 +81,58 @@ export function skipValue(bytes: Uint8Array, start: number): number {
  * native search for the next quote; a quote behind an odd run of backslashes is escaped. The two
  * alternate, so text full of escaped quotes does not cost a search for each of them.
  */
-export function skipString(bytes: Uint8Array, start: number): number {
+export function skipString(bytes: Uint8Array, start: number, ends?: LongStringEnds): number {
+  const near = Math.min(bytes.length, start + 1 + NEAR_BYTES);
   let at = start + 1;
+  while (at < near) {
+    const byte = bytes[at];
+    if (byte === QUOTE) return at + 1;
+    at += byte === BACKSLASH ? 2 : 1;
+  }
+  const known = ends?.get(start);
+  if (known !== undefined) return known;
+  const end = skipLongString(bytes, at);
+  ends?.set(start, end);
+  return end;
+}
+
+/** The offset behind the string whose first bytes, up to `from`, hold no end. */
+function skipLongString(bytes: Uint8Array, from: number): number {
+  let at = from;
   while (at < bytes.length) {
-    const near = Math.min(bytes.length, at + NEAR_BYTES);
-    while (at < near) {
-      const byte = bytes[at];
-      if (byte === QUOTE) return at + 1;
-      at += byte === BACKSLASH ? 2 : 1;
-    }
     const quote = bytes.indexOf(QUOTE, at);
     if (quote === -1) return MALFORMED;
     let run = quote;
     while (run > at && bytes[run - 1] === BACKSLASH) run -= 1;
     if ((quote - run) % 2 === 0) return quote + 1;
     at = quote + 1;
+    const near = Math.min(bytes.length, at + NEAR_BYTES);
+    while (at < near) {
+      const byte = bytes[at];
+      if (byte === QUOTE) return at + 1;
+      at += byte === BACKSLASH ? 2 : 1;
+    }
   }
   return MALFORMED;
 }
 
 /** The offset behind the container at `start`, which stands inside `outerDepth` others. */
-function skipContainer(bytes: Uint8Array, start: number, outerDepth: number): number {
+function skipContainer(
+  bytes: Uint8Array,
+  start: number,
+  outerDepth: number,
+  ends?: LongStringEnds,
+): number {
   let depth = 1;
   let at = start + 1;
   while (at < bytes.length) {
-    const byte = bytes[at];
+    const byte = bytes[at] ?? 0;
+    if (!isQuoteOrBracket[byte]) {
+      at += 1;
+      continue;
+    }
     if (byte === QUOTE) {
-      at = skipString(bytes, at);
+      at = skipString(bytes, at, ends);
       if (at < 0) return MALFORMED;
       continue;
     }

@@ -1,0 +1,103 @@
+// Reads prompts that come as token ids: an array of numbers, or an array of such arrays, of which the
+// first is the prompt. The ids are parsed from the bytes, because building a value of some hundred
+// thousand numbers costs more than all the rest of a request. A token is a whole number below 2^32;
+// an array with anything else is no prompt. Positions are byte offsets.
+
+import type { Span } from "./json-scan.js";
+import { CLOSE_BRACKET, COMMA, OPEN_BRACKET, skipBlanks } from "./json-skip.js";
+
+/**
+ * Tokens that are read and checked one by one, which takes a few milliseconds; a usual context is no
+ * longer. The number of those behind is estimated by the bytes of the ones before.
+ */
+export const TOKENS_READ_MAX = 131_072;
+const TOKEN_MAX = 4_294_967_295;
+const DIGIT_ZERO = 0x30;
+const DIGIT_NINE = 0x39;
+
+export interface TokenPrompt {
+  /** The first prompt's tokens, cut at the limit. */
+  readonly tokens: Uint32Array;
+  /** Tokens of all prompts. */
+  readonly count: number;
+}
+
+/** Reads an array of token ids, or of arrays of them; undefined when it holds anything else. */
+export function readTokens(
+  bytes: Uint8Array,
+  array: Span,
+  maxTokens: number,
+): TokenPrompt | undefined {
+  const reader = new TokenReader(bytes, array.start, maxTokens);
+  const inner = skipBlanks(bytes, array.start + 1);
+  const read = bytes[inner] === OPEN_BRACKET ? reader.readArrays() : reader.readArray();
+  if (!read) return undefined;
+  const { at, looks, count } = reader;
+  if (looks < TOKENS_READ_MAX) return { tokens: reader.tokens(), count };
+  // What is shorter than a usual token is brackets and blanks.
+  const bytesPerToken = (at - array.start) / Math.max(1, count);
+  const behind = Math.floor(Math.max(0, array.end - 1 - at) / bytesPerToken);
+  return { tokens: reader.tokens(), count: count + behind };
+}
+
+class TokenReader {
+  readonly #bytes: Uint8Array;
+  readonly #kept: number[] = [];
+  #maxTokens: number;
+  at: number;
+  count = 0;
+  /** Tokens and arrays that were looked at. */
+  looks = 0;
+
+  constructor(bytes: Uint8Array, start: number, maxTokens: number) {
+    this.#bytes = bytes;
+    this.at = start;
+    this.#maxTokens = maxTokens;
+  }
+
+  tokens(): Uint32Array {
+    return Uint32Array.from(this.#kept);
+  }
+
+  /** Reads arrays until their array ends or the looks are used up; false when it is no prompt. */
+  readArrays(): boolean {
+    const bytes = this.#bytes;
+    do {
+      this.at = skipBlanks(bytes, this.at + 1);
+      if (bytes[this.at] !== OPEN_BRACKET || !this.readArray()) return false;
+      this.#maxTokens = this.#kept.length;
+      this.looks += 1;
+      this.at = skipBlanks(bytes, this.at);
+    } while (bytes[this.at] === COMMA && this.looks < TOKENS_READ_MAX);
+    return bytes[this.at] === CLOSE_BRACKET || this.looks >= TOKENS_READ_MAX;
+  }
+
+  /** Reads the array that starts here until it ends or the looks are used up. */
+  readArray(): boolean {
+    const bytes = this.#bytes;
+    let at = skipBlanks(bytes, this.at + 1);
+    let more = bytes[at] !== CLOSE_BRACKET;
+    while (more) {
+      const first = at;
+      let token = 0;
+      for (let byte = bytes[at]; isDigit(byte); byte = bytes[at]) {
+        token = token * 10 + byte - DIGIT_ZERO;
+        at += 1;
+      }
+      if (at === first || token > TOKEN_MAX) return false;
+      if (this.#kept.length < this.#maxTokens) this.#kept.push(token);
+      this.count += 1;
+      this.looks += 1;
+      at = skipBlanks(bytes, at);
+      more = bytes[at] === COMMA && this.looks < TOKENS_READ_MAX;
+      if (more) at = skipBlanks(bytes, at + 1);
+      else if (bytes[at] !== CLOSE_BRACKET && bytes[at] !== COMMA) return false;
+    }
+    this.at = bytes[at] === CLOSE_BRACKET ? at + 1 : at;
+    return true;
+  }
+}
+
+function isDigit(byte: number | undefined): byte is number {
+  return byte !== undefined && byte >= DIGIT_ZERO && byte <= DIGIT_NINE;
+}
