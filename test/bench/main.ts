@@ -7,6 +7,7 @@ import { parseArgs } from "node:util";
 import { benchFairShare } from "./fair-share.js";
 import { benchGateway } from "./gateway.js";
 import { benchNoisy } from "./noisy.js";
+import { benchPrefixes } from "./prefixes.js";
 import { print, type Bench } from "./print.js";
 import { benchScheduler } from "./scheduler.js";
 
@@ -15,6 +16,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   scheduler: benchScheduler,
   "fair-share": benchFairShare,
   noisy: benchNoisy,
+  prefixes: benchPrefixes,
 };
 
 async function main(): Promise<void> {

@@ -1,0 +1,132 @@
+// What names a prefix: equal keys exactly for equal beginnings, whatever stands where.
+
+import { expect } from "chai";
+import fc from "fast-check";
+import { modelId } from "../../../extproc/core/model/ids.js";
+import {
+  PrefixHasher,
+  prefixId,
+  type BlockKeys,
+} from "../../../extproc/core/prefixes/block-keys.js";
+
+const MODEL = modelId("k3");
+const hasher = new PrefixHasher([1, 2, 3, 4]);
+const ALL = 1_000;
+
+const ids = (keys: BlockKeys): string[] =>
+  Array.from({ length: keys.count }, (_, block) => prefixId(keys, block + 1));
+const text = (value: string, size = 4, most = ALL): string[] =>
+  ids(hasher.text(MODEL, value, size, most));
+const tokens = (value: readonly number[], size = 4, most = ALL): string[] =>
+  ids(hasher.tokens(MODEL, value, size, most));
+
+describe("PrefixHasher", () => {
+  it("gives a key per full block, drops the rest, and stops at the most that is asked for", () => {
+    expect([text("abc").length, text("abcd").length, text("abcdefg").length]).to.deep.equal([
+      0, 1, 1,
+    ]);
+    expect(tokens([1, 2, 3]).length).to.equal(0);
+    expect(tokens([1, 2, 3, 4, 5, 6, 7, 8]).length).to.equal(2);
+    expect([text("abcdefgh", 4, 2).length, text("abcdefghijkl", 4, 2).length]).to.deep.equal([
+      2, 2,
+    ]);
+    expect(text("abcdefgh", 4, 1)).to.deep.equal(text("abcdefgh").slice(0, 1));
+  });
+
+  it("gives two texts the same key exactly as far as their blocks are equal", () => {
+    const letters = fc.array(fc.constantFrom("a", "b", "\u00e9", "\ud83d\ude00", "\uffff"), {
+      maxLength: 20,
+    });
+    fc.assert(
+      fc.property(
+        letters,
+        letters,
+        letters,
+        fc.integer({ min: 1, max: 5 }),
+        (begin, a, b, size) => {
+          const one = [...begin, ...a].join("");
+          const other = [...begin, ...b].join("");
+          let equal = 0;
+          while (equal < one.length && equal < other.length && one[equal] === other[equal])
+            equal += 1;
+          const [left, right] = [text(one, size), text(other, size)];
+          for (let block = 0; block < Math.max(left.length, right.length); block += 1) {
+            const same = (block + 1) * size <= equal;
+            expect(left[block] !== undefined && left[block] === right[block]).to.equal(same);
+          }
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  it("never gives the same text at another position the same key", () => {
+    const block = fc.constantFrom("aaaa", "bbbb", "abab", "\u0000\u0000\u0000\u0000");
+    fc.assert(
+      fc.property(fc.array(block, { minLength: 1, maxLength: 30 }), (blocks) => {
+        const keys = text(blocks.join(""));
+        expect(new Set(keys).size).to.equal(blocks.length);
+      }),
+    );
+    fc.assert(
+      fc.property(fc.array(block, { minLength: 1 }), fc.array(block, { minLength: 1 }), (a, b) => {
+        const behind = text([...a, ...b].join("")).slice(a.length);
+        const alone = new Set(text(b.join("")));
+        expect(behind.filter((key) => alone.has(key))).to.deep.equal([]);
+      }),
+    );
+  });
+
+  it("never matches another model, another kind, another block size or another secret", () => {
+    // One token per word is what two characters of a text are in memory.
+    const words = [0x00620061, 0x00640063, 0x00660065, 0x00680067];
+    const keys = [
+      hasher.text(MODEL, "abcdefgh", 8, 1),
+      hasher.text(modelId("k4"), "abcdefgh", 8, 1),
+      hasher.text(modelId(""), "abcdefgh", 8, 1),
+      hasher.text(MODEL, "abcdefgh", 4, 1),
+      hasher.tokens(MODEL, words, 4, 1),
+      hasher.tokens(MODEL, words, 2, 1),
+      new PrefixHasher([1, 2, 3, 5]).text(MODEL, "abcdefgh", 8, 1),
+    ];
+    expect(new Set(keys.map((each) => prefixId(each, 1))).size).to.equal(keys.length);
+  });
+
+  it("takes odd block sizes and tokens of all 32 bits", () => {
+    expect(text("abcabd", 3)[0]).to.equal(text("abcxyz", 3)[0]);
+    expect(text("abcabd", 3)[1]).to.not.equal(text("abcabe", 3)[1]);
+    const high = [0xffff_ffff, 0x8000_0000];
+    expect(tokens(high, 2)).to.deep.equal(ids(hasher.tokens(MODEL, Uint32Array.from(high), 2, 1)));
+    expect(tokens(high, 2)).to.not.deep.equal(tokens([0x7fff_ffff, 0], 2));
+  });
+
+  it("extends a chain block by block to the keys of the whole prompt", () => {
+    const chain = new Uint32Array(16);
+    hasher.tokenRoot(MODEL, 2, chain, 0);
+    for (const [block, pair] of [
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ].entries()) {
+      hasher.extend(chain, block * 4, pair);
+    }
+    const whole = hasher.tokens(MODEL, [1, 2, 3, 4, 5, 6], 2, ALL);
+    expect([...chain.slice(4)]).to.deep.equal([...whole.words]);
+  });
+
+  it("gives the names that engines use keys of their own, never those of a prompt or a model", () => {
+    const out = new Uint32Array(12);
+    hasher.engineHash("12", out, 0);
+    hasher.engineHash("1", out, 4);
+    hasher.tokenRoot(modelId("12"), 1, out, 8);
+    const keys = ids({ words: out, count: 3 });
+    expect(new Set(keys).size).to.equal(3);
+  });
+
+  it("names a prefix by 32 characters, and refuses to name what is not there", () => {
+    const keys = hasher.text(MODEL, "abcdefgh", 4, ALL);
+    expect(prefixId(keys, 2)).to.match(/^[0-9a-f]{32}$/);
+    expect(() => prefixId(keys, 0)).to.throw("a prefix has at least one block");
+    expect(() => prefixId(keys, 3)).to.throw("a prefix has at least one block");
+  });
+});
