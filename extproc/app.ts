@@ -9,11 +9,11 @@ import type { RequestObserver } from "./core/request/desk-context.js";
 import type { RequestDesk } from "./core/request/request-desk.js";
 import type { SettlementRecord } from "./core/request/settlement-record.js";
 import type { WorkerRegistry } from "./core/workers/registry.js";
-import { AdminServer, type AdminPages } from "./edge/admin/admin-server.js";
-import { admissionPage } from "./edge/admin/admission-page.js";
-import { fairSharePage } from "./edge/admin/fair-share-page.js";
-import { statePage } from "./edge/admin/state-page.js";
+import { AdminServer } from "./edge/admin/admin-server.js";
+import { statePages } from "./edge/admin/state-pages.js";
 import { HealthProber } from "./edge/engines/health-prober.js";
+import type { KvFeeds } from "./edge/engines/kv-feeds.js";
+import { createKvFollowing } from "./edge/engines/kv-following.js";
 import type { LoadPoller } from "./edge/engines/load-poller.js";
 import { createTelemetryPolling } from "./edge/engines/telemetry-polling.js";
 import { createWireCodec, type CreateCodec } from "./edge/envoy/codec.js";
@@ -21,8 +21,11 @@ import { EvidenceReader } from "./edge/envoy/evidence.js";
 import { GrpcTransport } from "./edge/envoy/grpc-transport.js";
 import { Session } from "./edge/envoy/session.js";
 import type { OpenExchange, Transport } from "./edge/envoy/transport.js";
+import { ChangeWait } from "./edge/runtime/change-wait.js";
 import { DeadlineTimer, now } from "./edge/runtime/clock.js";
 import type { DeferredQueue } from "./edge/runtime/deferred-queue.js";
+import { secretWords } from "./edge/runtime/secrets.js";
+import { Sweeper } from "./edge/runtime/sweeper.js";
 import { modelLabels, tenantLabels } from "./edge/telemetry/label-cap.js";
 import { RateLimitedLog, type Log } from "./edge/telemetry/log.js";
 import { Metrics } from "./edge/telemetry/metrics.js";
@@ -81,12 +84,14 @@ export class App {
   readonly #prober: HealthProber;
   /** Undefined while nothing is asked of the engines. */
   readonly #poller: LoadPoller | undefined;
+  readonly #kvFeeds: KvFeeds;
+  readonly #sweeper: Sweeper;
   readonly #deadlines: DeadlineTimer;
   readonly #complaints = new RateLimitedLog(COMPLAINT_PERIOD_MS, now);
+  readonly #settlements = new ChangeWait();
   #refusedInDrain = 0;
   #listening = false;
   #checked = false;
-  #onSettled: () => void = () => undefined;
 
   constructor(options: AppOptions) {
     const { config, log, settlementLog = log } = options;
@@ -111,7 +116,11 @@ export class App {
       seed: options.seed,
       now,
       observer: this.#observer(),
-      onWorkersChanged: () => this.#poller?.sync(),
+      hashKey: secretWords(),
+      onWorkersChanged: () => {
+        this.#poller?.sync();
+        if (this.#listening) this.#kvFeeds.sync();
+      },
       onDeadline: (at) => {
         this.#deadlines.arm(at);
       },
@@ -127,6 +136,8 @@ export class App {
     this.workers = core.workers;
     this.#observe(core);
     this.#poller = this.#createPolling(core);
+    this.#kvFeeds = this.#createFollowing(core);
+    this.#sweeper = new Sweeper(core.selector.sweepPeriodMs, () => core.selector.sweep(now()));
     this.#prober = new HealthProber({
       health: config.health,
       urls: config.workers.map((worker) => worker.url),
@@ -142,7 +153,7 @@ export class App {
     this.#admin = new AdminServer({
       ready: () => this.ready,
       metrics: () => metricsPage(this.metrics.registry),
-      states: this.#statePages(core),
+      states: statePages({ config, core, ready: () => this.ready, now }),
       onError: (error) => {
         log.error({ err: error }, "admin server");
       },
@@ -168,6 +179,8 @@ export class App {
     this.#publishReadiness();
     this.#prober.start();
     this.#poller?.sync();
+    this.#kvFeeds.sync();
+    this.#sweeper.start();
     return { extProc, admin: adminAddress };
   }
 
@@ -181,10 +194,14 @@ export class App {
     this.#publishReadiness();
     const startedAt = now();
     // As long as a request lives, its body may still be on the way and need a place in the queue.
-    await this.#until(() => this.desk.counts.live === 0, drain_timeout_secs * 1_000, cut);
+    await this.#settlements.until(
+      () => this.desk.counts.live === 0,
+      drain_timeout_secs * 1_000,
+      cut,
+    );
     this.desk.refuseQueued(now());
     const leftMs = Math.max(0, shutdown_grace_period_secs * 1_000 - (now() - startedAt));
-    await this.#until(() => this.desk.counts.live === 0, leftMs, cut);
+    await this.#settlements.until(() => this.desk.counts.live === 0, leftMs, cut);
     return { refused: this.#refusedInDrain, unobserved: this.desk.counts.live };
   }
 
@@ -192,7 +209,8 @@ export class App {
   async stop(): Promise<void> {
     this.#prober.stop();
     this.#deadlines.stop();
-    await this.#poller?.stop();
+    this.#sweeper.stop();
+    await Promise.all([this.#poller?.stop(), this.#kvFeeds.stop()]);
     await Promise.all([this.#transport.close(CLOSE_GRACE_MS), this.#admin.close()]);
     this.#records.drain();
   }
@@ -215,7 +233,7 @@ export class App {
         this.#records.push(record);
         if (record.rejection === "draining" && record.waited) this.#refusedInDrain += 1;
         this.#options.onSettled?.(record);
-        this.#onSettled();
+        this.#settlements.changed();
       },
     };
   }
@@ -230,6 +248,7 @@ export class App {
       counts: () => this.desk.counts,
       now,
     });
+    this.#metrics.selection.observe({ selector: core.selector, workers: this.workers });
     if (feedback === undefined) return;
     this.#metrics.feedback.observe({
       controller: feedback,
@@ -259,23 +278,16 @@ export class App {
     });
   }
 
-  #statePages(core: Core): AdminPages["states"] {
-    const { config } = this.#options;
-    const { ledger, feedback, telemetry, slots } = core;
-    const admission = {
-      mode: config.adaptive_admission.mode,
-      adaptiveCapacity: config.scheduler.adaptive_capacity,
-      feedback,
-      telemetry,
-      slots,
-    };
-    const fairShare = (query: URLSearchParams): object =>
-      fairSharePage(ledger, this.desk.partitions(now()), query.get("tenant") ?? undefined);
-    return new Map([
-      ["/state", () => statePage(this.desk, this.workers, this.ready, now())],
-      ["/state/fair-share", fairShare],
-      ["/state/admission", () => admissionPage(admission, now())],
-    ]);
+  #createFollowing({ selector }: Core): KvFeeds {
+    const { config, log } = this.#options;
+    return createKvFollowing({
+      models: config.models,
+      workers: () => this.workers.all(),
+      sink: selector.events,
+      metrics: this.#metrics.selection,
+      log,
+      complaints: this.#complaints,
+    });
   }
 
   #createTransport(): Transport {
@@ -325,24 +337,5 @@ export class App {
 
   #publishReadiness(): void {
     this.#transport.setReady(this.ready);
-  }
-
-  /** Waits until `done` holds after a settlement, the time is over, or `cut` fires. */
-  #until(done: () => boolean, limitMs: number, cut: AbortSignal): Promise<void> {
-    return new Promise((resolve) => {
-      const finish = (): void => {
-        clearTimeout(timer);
-        cut.removeEventListener("abort", finish);
-        this.#onSettled = () => undefined;
-        resolve();
-      };
-      const timer = setTimeout(finish, limitMs);
-      const check = (): void => {
-        if (done() || cut.aborted) finish();
-      };
-      this.#onSettled = check;
-      cut.addEventListener("abort", finish);
-      check();
-    });
   }
 }

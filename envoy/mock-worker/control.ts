@@ -8,6 +8,8 @@ import { parseObject, type JsonObject } from "./json.js";
 import type { PlainRequest } from "./routes.js";
 import { setFaults, stateOf, type Worker } from "./worker.js";
 
+export const NO_KV_EVENTS = "this worker publishes no KV events";
+
 /** Answers a /mock path; false when `path` is none of them. */
 export async function serveControl(worker: Worker, plain: PlainRequest): Promise<boolean> {
   const { request, response, path } = plain;
@@ -49,8 +51,8 @@ async function takeFaults(worker: Worker, { request, response }: PlainRequest): 
     sendJson(response, 400, { error: { message: result.message } });
     return;
   }
-  setFaults(worker, result.faults);
-  sendJson(response, 200, worker.faults);
+  if (setFaults(worker, result.faults)) sendJson(response, 200, worker.faults);
+  else sendJson(response, 409, { error: { message: NO_KV_EVENTS } });
 }
 
 async function advance(worker: Worker, { request, response }: PlainRequest): Promise<void> {

@@ -33,7 +33,7 @@ export interface RequestFaults {
   readonly trailers?: boolean;
 }
 
-/** Faults of the whole worker: those of requests, and those of its telemetry. */
+/** Faults of the whole worker: those of requests, of its telemetry and of its KV events. */
 export interface Faults extends RequestFaults {
   /** Freeze what the telemetry paths say at this moment. */
   readonly stale_metrics?: boolean;
@@ -49,6 +49,10 @@ export interface Faults extends RequestFaults {
   readonly telemetry_hang?: boolean;
   /** Answer 401 on telemetry paths to whoever does not bring this key as bearer token. */
   readonly telemetry_key?: string;
+  /** Keep the next so many batches of KV events from the subscribers; a replay still has them. */
+  readonly kv_drop?: number;
+  /** Number the batches of KV events from 0 again at once, and keep none of the earlier ones. */
+  readonly kv_restart?: boolean;
 }
 
 export type FaultsResult<F> =
@@ -62,6 +66,7 @@ interface Rule {
 
 const MAX_DELAY_MS = 3_600_000;
 const MAX_TOKENS = 1_000_000;
+const MAX_DROPPED_BATCHES = 1_000_000;
 
 const status = whole(200, 599);
 const flag: Rule = { accepts: (value) => typeof value === "boolean", allowed: "true or false" };
@@ -94,6 +99,8 @@ const WORKER_RULES: Readonly<Record<keyof Faults, Rule>> = {
   health_status: status,
   telemetry_hang: flag,
   telemetry_key: anyText,
+  kv_drop: whole(1, MAX_DROPPED_BATCHES),
+  kv_restart: flag,
 };
 
 /** Reads the header `x-mock`; no header means no faults. */

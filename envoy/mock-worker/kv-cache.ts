@@ -5,7 +5,8 @@
 // stay remembered afterwards until room is needed, the longest unused first and, within one request,
 // the last block first. As in real engines the last prompt token is always computed, so a prompt is
 // never cached whole, and output is reserved up front, so nothing is ever preempted. A request that
-// needs more than the whole cache gets the whole cache. Only prompts are remembered, not outputs.
+// needs more than the whole cache gets the whole cache. Only prompts are remembered, not outputs. An
+// observer is told of every block that is remembered or forgotten, in order.
 import { createHash } from "node:crypto";
 
 /** Characters in one token of this worker's imaginary tokenizer. */
@@ -15,9 +16,26 @@ export function tokensOf(text: string): number {
   return Math.max(1, Math.ceil(text.length / CHARS_PER_TOKEN));
 }
 
+export interface PromptBlock {
+  /** Stands for the block and everything before it: the base64 of a hash. */
+  readonly key: string;
+  /** Key of the block before it; undefined = it begins a prompt. */
+  readonly parent: string | undefined;
+  readonly text: string;
+}
+
+/** Hears what the cache remembers and forgets. */
+export interface CacheObserver {
+  /** Blocks that came to be remembered, each prompt's in their order. */
+  stored(blocks: readonly PromptBlock[]): void;
+  removed(keys: readonly string[]): void;
+  /** Nothing is remembered any more. */
+  cleared(): void;
+}
+
 interface PromptBlocks {
-  /** Keys of the full blocks, in order. */
-  readonly keys: readonly string[];
+  /** The full blocks, in order. */
+  readonly blocks: readonly PromptBlock[];
   /** How many of them may come from the cache. */
   readonly reusable: number;
   /** Blocks of the prompt, a begun one counted whole. */
@@ -36,9 +54,9 @@ export interface KvHold {
   readonly hitBlocks: readonly number[];
   /** Prompt blocks that have to be computed. */
   readonly uncachedBlocks: number;
-  /** Keys this request pins, first block first. */
+  /** Keys that this request pins, first block first. */
   readonly pinned: string[];
-  readonly missing: readonly string[];
+  readonly missing: readonly PromptBlock[];
   privateBlocks: number;
 }
 
@@ -52,11 +70,17 @@ export class KvCache {
   readonly #pinned = new Map<string, number>();
   /** Remembered blocks nobody uses, longest unused first. */
   readonly #idle = new Set<string>();
+  readonly #observer: CacheObserver | undefined;
   #privateBlocks = 0;
 
-  constructor(options: { readonly capacityBlocks: number; readonly blockChars: number }) {
+  constructor(options: {
+    readonly capacityBlocks: number;
+    readonly blockChars: number;
+    readonly observer?: CacheObserver | undefined;
+  }) {
     this.capacityBlocks = options.capacityBlocks;
     this.blockChars = options.blockChars;
+    this.#observer = options.observer;
   }
 
   /** Blocks held by running requests. */
@@ -76,7 +100,7 @@ export class KvCache {
       room -= full;
       const reusable = Math.min(full, Math.floor(Math.max(0, prompt.length - 1) / this.blockChars));
       const total = Math.ceil(prompt.length / this.blockChars);
-      return { keys: this.#keys(prompt, full), reusable, total };
+      return { blocks: this.#blocks(prompt, full), reusable, total };
     });
     const outputBlocks = Math.ceil((outputTokens * CHARS_PER_TOKEN) / this.blockChars);
     return { prompts: blocks, outputBlocks };
@@ -92,8 +116,10 @@ export class KvCache {
   /** Takes room for a request, or nothing when others hold too much of it. */
   tryHold(plan: KvPlan): KvHold | undefined {
     const hitBlocks = plan.prompts.map((prompt) => this.#hits(prompt));
-    const hits = plan.prompts.flatMap((prompt, i) => prompt.keys.slice(0, hitBlocks[i]));
-    const missing = plan.prompts.flatMap((prompt, i) => prompt.keys.slice(hitBlocks[i]));
+    const hits = plan.prompts.flatMap((prompt, i) =>
+      prompt.blocks.slice(0, hitBlocks[i]).map(({ key }) => key),
+    );
+    const missing = plan.prompts.flatMap((prompt, i) => prompt.blocks.slice(hitBlocks[i]));
     const promptBlocks = plan.prompts.reduce((sum, prompt) => sum + prompt.total, 0);
     const wanted = Math.min(this.capacityBlocks, promptBlocks + plan.outputBlocks);
     const privateBlocks = Math.max(0, wanted - hits.length);
@@ -105,20 +131,23 @@ export class KvCache {
     this.#evictFor(privateBlocks);
     this.#privateBlocks += privateBlocks;
     for (const count of hitBlocks) this.hitBlocks += count;
-    for (const prompt of plan.prompts) this.queriedBlocks += prompt.keys.length;
+    for (const prompt of plan.prompts) this.queriedBlocks += prompt.blocks.length;
     const uncachedBlocks = promptBlocks - hits.length;
     return { hitBlocks, uncachedBlocks, pinned: hits, missing, privateBlocks };
   }
 
   /** The prompt has been computed: its blocks may serve others from now on. */
   publish(hold: KvHold): void {
-    for (const key of hold.missing) {
-      if (hold.privateBlocks === 0) return;
+    const stored: PromptBlock[] = [];
+    for (const block of hold.missing) {
+      if (hold.privateBlocks === 0) break;
       hold.privateBlocks -= 1;
       this.#privateBlocks -= 1;
-      this.#pin(key);
-      hold.pinned.push(key);
+      if (!this.#knows(block.key)) stored.push(block);
+      this.#pin(block.key);
+      hold.pinned.push(block.key);
     }
+    if (stored.length > 0) this.#observer?.stored(stored);
   }
 
   release(hold: KvHold): void {
@@ -130,7 +159,10 @@ export class KvCache {
 
   /** Forgets every block that no running request uses. */
   flush(): void {
+    const gone = [...this.#idle];
     this.#idle.clear();
+    if (this.#pinned.size === 0) this.#observer?.cleared();
+    else if (gone.length > 0) this.#observer?.removed(gone);
   }
 
   zeroCounters(): void {
@@ -139,20 +171,22 @@ export class KvCache {
     this.evictions = 0;
   }
 
-  #keys(prompt: string, count: number): string[] {
-    const keys: string[] = [];
-    let parent = "";
+  #blocks(prompt: string, count: number): PromptBlock[] {
+    const blocks: PromptBlock[] = [];
+    let parent: string | undefined;
     for (let i = 0; i < count; i += 1) {
-      const block = prompt.slice(i * this.blockChars, (i + 1) * this.blockChars);
-      parent = createHash("sha1").update(parent).update(block, "utf16le").digest("base64");
-      keys.push(parent);
+      const text = prompt.slice(i * this.blockChars, (i + 1) * this.blockChars);
+      const hash = createHash("sha1").update(parent ?? "");
+      const key = hash.update(text, "utf16le").digest("base64");
+      blocks.push({ key, parent, text });
+      parent = key;
     }
-    return keys;
+    return blocks;
   }
 
-  #hits(prompt: PromptBlocks): number {
+  #hits({ blocks, reusable }: PromptBlocks): number {
     let hits = 0;
-    while (hits < prompt.reusable && this.#knows(prompt.keys[hits] ?? "")) hits += 1;
+    while (hits < reusable && this.#knows(blocks[hits]?.key ?? "")) hits += 1;
     return hits;
   }
 
@@ -176,10 +210,13 @@ export class KvCache {
   }
 
   #evictFor(blocks: number): void {
+    const gone: string[] = [];
     for (const key of this.#idle) {
-      if (this.cachedBlocks + this.#privateBlocks + blocks <= this.capacityBlocks) return;
+      if (this.cachedBlocks + this.#privateBlocks + blocks <= this.capacityBlocks) break;
       this.#idle.delete(key);
-      this.evictions += 1;
+      gone.push(key);
     }
+    this.evictions += gone.length;
+    if (gone.length > 0) this.#observer?.removed(gone);
   }
 }

@@ -15,6 +15,11 @@ async function main(): Promise<void> {
     const worker = await startMockWorker(options);
     const models = options.models.join(", ");
     process.stdout.write(`mock worker (${options.engine}, ${models}) on ${worker.url}\n`);
+    const { kv_events: events } = worker.state();
+    if (events !== undefined) {
+      const replay = events.replay_port === null ? "" : `, replay on ${String(events.replay_port)}`;
+      process.stdout.write(`KV events on port ${String(events.port)}${replay}\n`);
+    }
     const stop = (): void => {
       void worker.close();
     };

@@ -22,6 +22,10 @@ export interface MockWorkerOptions {
   readonly blockChars: number;
   /** `manual` stands still until advanced. */
   readonly clock: "real" | "manual";
+  /** TCP port of the publisher of KV events; 0 lets the system choose one, absent = none. */
+  readonly kvEventsPort?: number;
+  /** TCP port where missed batches are asked for, likewise. */
+  readonly kvReplayPort?: number;
 }
 
 export const DEFAULT_OPTIONS: MockWorkerOptions = {
@@ -56,6 +60,14 @@ const FLAGS: Readonly<Record<string, Flag>> = {
   },
   "--kv-blocks": { field: "kvBlocks", read: number({ min: 1, max: 10_000_000, whole: true }) },
   "--block-chars": { field: "blockChars", read: multipleOfFour },
+  "--kv-events-port": {
+    field: "kvEventsPort",
+    read: number({ min: 0, max: 65_535, whole: true }),
+  },
+  "--kv-replay-port": {
+    field: "kvReplayPort",
+    read: number({ min: 0, max: 65_535, whole: true }),
+  },
   "--clock": { field: "clock", read: oneOf("real", "manual") },
 };
 
@@ -82,6 +94,9 @@ export function readFlags(words: readonly string[]): FlagsResult {
     fields[flag.field] = Array.isArray(earlier)
       ? [...(earlier as string[]), ...(read.value as string[])]
       : read.value;
+  }
+  if (fields["kvReplayPort"] !== undefined && fields["kvEventsPort"] === undefined) {
+    return fail("flag --kv-replay-port needs --kv-events-port: there is nothing to replay");
   }
   return { kind: "options", options: { ...DEFAULT_OPTIONS, ...fields } };
 }

@@ -5,10 +5,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ManualClock } from "./clock.js";
-import { serveControl } from "./control.js";
+import { NO_KV_EVENTS, serveControl } from "./control.js";
 import { faultsFor, readFaultHeader, type Faults } from "./faults.js";
 import { sendJson } from "./http.js";
 import { serveInference } from "./inference.js";
+import type { KvPublisher } from "./kv-publisher.js";
 import { DEFAULT_OPTIONS, type MockWorkerOptions } from "./options.js";
 import { dialectOf, isProbe, servePlain, serveProbe, type PlainRequest } from "./routes.js";
 import { createWorker, setFaults, stateOf, type MockState, type Worker } from "./worker.js";
@@ -21,6 +22,7 @@ export interface MockWorker {
   /** Without a slash at the end. */
   readonly url: string;
   readonly port: number;
+  /** Ports and batches of KV events are told here too. */
   state(): MockState;
   /** Faults for all following requests, in place of earlier ones; `{}` clears them. */
   setFaults(faults: Faults): void;
@@ -41,7 +43,11 @@ export async function startMockWorker(
     server.listen(asked.port, asked.host, resolve);
   });
   const { port } = server.address() as AddressInfo;
-  const worker = createWorker({ ...asked, port });
+  const publisher = await openPublisher(asked).catch((error: unknown) => {
+    server.close();
+    throw error;
+  });
+  const worker = createWorker({ ...asked, port }, publisher);
   server.on("request", (request, response) => {
     serve(worker, request, response).catch((error: unknown) => {
       const why = error instanceof Error ? error.message : String(error);
@@ -53,7 +59,7 @@ export async function startMockWorker(
     port,
     state: () => stateOf(worker),
     setFaults: (faults) => {
-      setFaults(worker, faults);
+      if (!setFaults(worker, faults)) throw new Error(NO_KV_EVENTS);
     },
     advance: (ms) => {
       if (!(worker.clock instanceof ManualClock)) throw new Error("this worker has the real clock");
@@ -66,10 +72,19 @@ export async function startMockWorker(
         }, graceMs);
         server.close(() => {
           clearTimeout(cut);
+          publisher?.close();
           resolve();
         });
       }),
   };
+}
+
+/** ZeroMQ is a package, and is loaded only by a worker that is asked to publish. */
+async function openPublisher(options: MockWorkerOptions): Promise<KvPublisher | undefined> {
+  const { host, kvEventsPort: port, kvReplayPort: replayPort } = options;
+  if (port === undefined) return undefined;
+  const { startKvPublisher } = await import("./kv-publisher.js");
+  return startKvPublisher({ host, port, replayPort, blockTokens: options.blockChars / 4 });
 }
 
 async function serve(

@@ -5,6 +5,7 @@ import { ManualClock, RealClock } from "./clock.js";
 import { Engine } from "./engine.js";
 import type { Faults } from "./faults.js";
 import { KvCache } from "./kv-cache.js";
+import type { KvPublisher, KvPublisherState } from "./kv-publisher.js";
 import type { MockWorkerOptions } from "./options.js";
 import { RequestLog, type SeenRequest } from "./request-log.js";
 import { readTelemetry, type TelemetryReading } from "./telemetry.js";
@@ -30,6 +31,8 @@ export interface MockState {
   readonly tokens: { readonly prompt: number; readonly completion: number };
   /** The last 50, oldest first; polls of health and telemetry are left out. */
   readonly last_requests: readonly SeenRequest[];
+  /** Where KV events are published, and how many batches there were; absent = nowhere. */
+  readonly kv_events?: KvPublisherState;
 }
 
 export interface Worker {
@@ -38,17 +41,22 @@ export interface Worker {
   readonly cache: KvCache;
   readonly engine: Engine;
   readonly log: RequestLog;
+  readonly publisher: KvPublisher | undefined;
   faults: Faults;
   /** What telemetry keeps saying while `stale_metrics` is on. */
   frozen: TelemetryReading | undefined;
   requestNumber: number;
 }
 
-export function createWorker(options: MockWorkerOptions): Worker {
+export function createWorker(
+  options: MockWorkerOptions,
+  publisher: KvPublisher | undefined,
+): Worker {
   const clock = options.clock === "manual" ? new ManualClock() : new RealClock();
   const cache = new KvCache({
     capacityBlocks: options.kvBlocks,
     blockChars: options.blockChars,
+    observer: publisher,
   });
   const engine = new Engine({
     slots: options.slots,
@@ -64,6 +72,7 @@ export function createWorker(options: MockWorkerOptions): Worker {
     cache,
     engine,
     log,
+    publisher,
     faults: {},
     frozen: undefined,
     requestNumber: 0,
@@ -88,14 +97,24 @@ export function stateOf(worker: Worker): MockState {
     },
     tokens: { prompt: counters.promptTokens, completion: counters.completionTokens },
     last_requests: worker.log.list(),
+    ...(worker.publisher === undefined ? {} : { kv_events: worker.publisher.state() }),
   };
 }
 
-/** Puts faults in force for all following requests, in place of the earlier ones. */
-export function setFaults(worker: Worker, faults: Faults): void {
+/**
+ * Puts faults in force for all following requests, in place of the earlier ones. Faults of KV events act
+ * once, now; false when there are some and the worker publishes none, and then nothing is changed.
+ */
+export function setFaults(worker: Worker, faults: Faults): boolean {
+  const { publisher } = worker;
+  const { kv_drop: drop, kv_restart: restart } = faults;
+  if (publisher === undefined && (drop !== undefined || restart === true)) return false;
+  if (restart === true) publisher?.restart();
+  publisher?.dropNext(drop ?? 0);
   worker.faults = faults;
   if (faults.stale_metrics !== true) worker.frozen = undefined;
   else worker.frozen ??= telemetryNow(worker);
+  return true;
 }
 
 /** The reading telemetry answers with: the present one, or the frozen one. */

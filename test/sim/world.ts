@@ -356,6 +356,7 @@ export class World {
       load_monitor_interval_secs: 10,
       telemetry_url: urlOf(port),
       api_key: undefined,
+      kv_events: undefined,
     });
   }
 

@@ -43,6 +43,7 @@ export function workerConfig(sketch: WorkerSketch): WorkerConfig {
     load_monitor_interval_secs: 10,
     telemetry_url: sketch.url,
     api_key: undefined,
+    kv_events: undefined,
   };
 }
 

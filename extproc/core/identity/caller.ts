@@ -31,6 +31,7 @@ export interface IdentityRules {
   readonly partition: ControlRule;
   readonly targetWorkerUrl: ControlRule;
   readonly excludedWorkerUrls: ControlRule;
+  readonly routingKey: ControlRule;
   readonly priority: PriorityRules;
 }
 
@@ -54,6 +55,8 @@ export interface Caller {
   /** The only worker that may serve; it wins over exclusions. */
   readonly targetWorkerUrl: string | undefined;
   readonly excludedWorkerUrls: readonly string[];
+  /** Requests with one key go to one worker; 1 to `TRUSTED_VALUE_MAX_CHARS` characters. */
+  readonly routingKey: string | undefined;
   /** A trusted target or exclusion was sent but cannot be read: no worker may be chosen. */
   readonly workerConstraintRefused: boolean;
   readonly refused: readonly RefusedValue[];
@@ -89,6 +92,7 @@ export function identityRules(config: IdentityConfig): IdentityRules {
     partition: rule("admission_partition"),
     targetWorkerUrl: rule("target_worker_url"),
     excludedWorkerUrls: rule("excluded_worker_urls"),
+    routingKey: rule("routing_key"),
     priority: {
       names: rule("priority").names,
       maxByTenant: scheduler.tenant_policies,
@@ -110,10 +114,11 @@ export function resolveCaller(
   const partition = readTrusted(rules.partition, headers, peerIsProxy);
   const target = readTrusted(rules.targetWorkerUrl, headers, peerIsProxy);
   const excluded = readTrustedList(rules.excludedWorkerUrls, headers, peerIsProxy);
+  const routingKey = readTrusted(rules.routingKey, headers, peerIsProxy);
   const refused = [...refusedIds];
   collectRefused(refused, requestModel);
   if (estimate.refused !== undefined) refused.push(estimate.refused);
-  for (const reading of [partition, target, excluded]) collectRefused(refused, reading);
+  for (const reading of [partition, target, excluded, routingKey]) collectRefused(refused, reading);
   return {
     tenant,
     source,
@@ -124,6 +129,8 @@ export function resolveCaller(
     partitionHint: valueOf(partition),
     targetWorkerUrl: target.kind === "value" ? workerUrl(target.value) : undefined,
     excludedWorkerUrls: excluded.kind === "list" ? excluded.values.map(workerUrl) : NONE,
+    // A key that cannot be read costs a warm cache and nothing else, so the request goes on without it.
+    routingKey: valueOf(routingKey),
     workerConstraintRefused: target.kind === "refused" || excluded.kind === "refused",
     refused,
   };

@@ -17,7 +17,8 @@ type TrustSwitch =
   | "output_token_estimate"
   | "admission_partition"
   | "target_worker_url"
-  | "excluded_worker_urls";
+  | "excluded_worker_urls"
+  | "routing_key";
 
 interface ControlRow {
   readonly own: string;
@@ -42,7 +43,7 @@ const CONTROLS = {
   admission_partition: controlRow("admission-partition", "admission_partition"),
   target_worker_url: controlRow("target-worker-url", "target_worker_url"),
   excluded_worker_urls: controlRow("excluded-worker-urls", "excluded_worker_urls"),
-  routing_key: controlRow("routing-key", "nobody"),
+  routing_key: controlRow("routing-key", "routing_key"),
   priority: controlRow("priority", "client"),
   capacity_credit: controlRow("capacity-credit", "nobody"),
   capacity_credit_generation: controlRow("capacity-credit-generation", "nobody"),

@@ -5,6 +5,12 @@
 
 import type { ClusterName, ModelId, PartitionName, TenantKey } from "./ids.js";
 import type { ClassRank, PerClass } from "./priority.js";
+import type {
+  KvEventsConfig,
+  OwnershipSource,
+  SelectionConfig,
+  SelectionPolicy,
+} from "./selection-config.js";
 
 /** Where a listener is bound: TCP, or a unix socket for peers on the same host. */
 export type ListenAddress =
@@ -80,13 +86,13 @@ export interface WorkerConfig {
   /** Where its metrics are, `http://host:port`; the url itself unless they have a port of their own. */
   readonly telemetry_url: string;
   readonly api_key: ApiKeySource | undefined;
+  readonly kv_events: KvEventsConfig | undefined;
 }
-
-export type SelectionPolicy = "power_of_two";
 
 export interface ModelConfig {
   readonly aliases: readonly string[];
   readonly policy: SelectionPolicy;
+  readonly ownership: OwnershipSource;
 }
 
 export interface TrustConfig {
@@ -98,6 +104,8 @@ export interface TrustConfig {
   readonly admission_partition: boolean;
   readonly target_worker_url: boolean;
   readonly excluded_worker_urls: boolean;
+  /** Requests with one routing key go to one worker. */
+  readonly routing_key: boolean;
   /** Lower-case name of the tenant header. */
   readonly tenant_header_name: string;
   /** CIDRs, single addresses and SPIFFE ids of the proxies that may send trusted headers; empty = every peer. */
@@ -243,6 +251,7 @@ export interface WeirConfig {
   readonly scheduler: SchedulerConfig;
   readonly fair_share: FairShareConfig;
   readonly adaptive_admission: AdaptiveAdmissionConfig;
+  readonly selection: SelectionConfig;
   readonly settlement: SettlementConfig;
   readonly health: HealthConfig;
   readonly breaker: BreakerConfig;

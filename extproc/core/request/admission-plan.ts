@@ -5,22 +5,25 @@ import type { Caller } from "../identity/caller.js";
 import type { ModelNames } from "../identity/model-names.js";
 import type { PartitionRules } from "../identity/partition.js";
 import { choosePartition } from "../identity/partition.js";
-import type { Endpoint } from "../identity/paths.js";
+import { producesOutputTokens, type Endpoint } from "../identity/paths.js";
+import { readPrompt } from "../identity/prompt.js";
 import { readShape, type RequestShape } from "../identity/shape.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { RequestHead } from "./heads.js";
-import {
-  isServed,
-  type SelectionContext,
-  type SelectionRequest,
-} from "../selection/select-worker.js";
+import type { SelectionQuery } from "../selection/decision.js";
+import type { HashedPrompt } from "../selection/ownership.js";
+import type { WorkerSelector } from "../selection/selector.js";
 
 export interface AdmissionPlan {
   readonly model: ModelId;
   readonly partition: PartitionName;
   readonly unknownPartitionHeader: boolean;
   readonly shape: RequestShape;
+  /** What the choice of a worker keeps of the prompt; undefined when there is none to be read. */
+  readonly prompt: HashedPrompt | undefined;
+  /** Output that the request asks for at most, in tokens; undefined = no limit given. */
+  readonly outputLimitTokens: number | undefined;
 }
 
 export interface AdmissionRules {
@@ -28,7 +31,7 @@ export interface AdmissionRules {
   /** The model of a request that may name none, when only one is served. */
   readonly onlyModel: ModelId | undefined;
   readonly partitions: PartitionRules;
-  readonly selection: SelectionContext;
+  readonly selector: WorkerSelector;
   readonly bodyLimitBytes: number;
 }
 
@@ -43,10 +46,13 @@ export function accountingModel(rules: AdmissionRules, caller: Caller): ModelId 
 }
 
 /** What the choice of a worker for a planned request goes by. */
-export function workerQuery(plan: AdmissionPlan, caller: Caller): SelectionRequest {
+export function workerQuery(plan: AdmissionPlan, caller: Caller): SelectionQuery {
   return {
     model: plan.model,
     partition: plan.partition,
+    prompt: plan.prompt,
+    outputLimitTokens: plan.outputLimitTokens,
+    routingKey: caller.routingKey,
     targetWorkerUrl: caller.targetWorkerUrl,
     excludedWorkerUrls: caller.excludedWorkerUrls,
   };
@@ -77,7 +83,7 @@ export function planAdmission(
   const model = named === undefined ? rules.onlyModel : rules.names.canonical(named);
   if (model === undefined) return { ok: false, rejection: unknownModel(named) };
   const choice = choosePartition(rules.partitions, caller.partitionHint, model);
-  if (!isServed(rules.selection, model, choice.partition)) {
+  if (!rules.selector.isServed(model, choice.partition)) {
     return {
       ok: false,
       rejection: reject(
@@ -93,8 +99,21 @@ export function planAdmission(
       partition: choice.partition,
       unknownPartitionHeader: choice.unknownHeader,
       shape: read.shape,
+      prompt: hashedPrompt(rules.selector, model, endpoint, body),
+      outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,
     },
   };
+}
+
+/** The prompt as the keys of its blocks: its text must not be kept for as long as the request waits. */
+function hashedPrompt(
+  selector: WorkerSelector,
+  model: ModelId,
+  endpoint: Endpoint,
+  body: Uint8Array,
+): HashedPrompt | undefined {
+  const content = readPrompt(endpoint, body, selector.promptLimits(model));
+  return content === undefined ? undefined : selector.hash(model, content);
 }
 
 /** What the headers of an inference request alone make impossible. */

@@ -15,13 +15,15 @@ import { partitionOfWorker, partitionRules, type PartitionRules } from "../ident
 import type { WeirConfig } from "../model/config.js";
 import type { PartitionName } from "../model/ids.js";
 import { holdBudgetSecs } from "../model/hold-budget.js";
-import { createRng } from "../model/rng.js";
+import { createRng, type Rng } from "../model/rng.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { AdmissionControl, AdmissionListener } from "../scheduler/admission.js";
 import { Limiter } from "../scheduler/limiter.js";
 import { partitionSettings } from "../scheduler/partition-settings.js";
 import { RateCheck } from "../scheduler/rate-check.js";
 import { Scheduler } from "../scheduler/scheduler.js";
+import { PrefixHasher, type HashKey } from "../prefixes/block-keys.js";
+import { WorkerSelector } from "../selection/selector.js";
 import { TelemetryStore } from "../workers/telemetry-store.js";
 import { WorkerRegistry } from "../workers/registry.js";
 import type { AdmissionRules } from "./admission-plan.js";
@@ -32,6 +34,8 @@ export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline"
   readonly config: WeirConfig;
   /** Seed of the choice between workers; any number. */
   readonly seed: number;
+  /** Secret of the keys under which prompts are remembered; drawn from `seed` when left out. */
+  readonly hashKey?: HashKey;
   /** Workers came, went, or changed their health. */
   readonly onWorkersChanged?: () => void;
   /** The moment of an event that comes from outside the desk. */
@@ -44,6 +48,8 @@ export interface Core {
   /** The slots of the fleet and of each partition now. */
   readonly slots: () => SlotPlan;
   readonly planner: SlotPlanner;
+  /** Chooses workers, and owns what is known of their caches. */
+  readonly selector: WorkerSelector;
   /** What the engines report, and what is made of it; undefined when nothing is asked of them. */
   readonly telemetry: TelemetryStore | undefined;
   readonly feedback: FeedbackController | undefined;
@@ -73,12 +79,15 @@ export function assembleCore(options: CoreOptions): Core {
     breaker: config.breaker,
     onChange: () => {
       telemetry?.prune();
+      selector.workersChanged();
       follow();
       options.onWorkersChanged?.();
     },
   });
   const telemetry =
-    feedback === undefined ? undefined : new TelemetryStore({ workers, onPublished: follow });
+    feedback === undefined && !readsEngineLoad(config)
+      ? undefined
+      : new TelemetryStore({ workers, onPublished: follow });
   const planner = new SlotPlanner({
     scheduler: config.scheduler,
     rules: partitions,
@@ -86,11 +95,12 @@ export function assembleCore(options: CoreOptions): Core {
     feedback,
     telemetry,
   });
+  const selector = createSelector(options, partitions, workers, telemetry);
   const slots = (): SlotPlan => planner.plan(now());
   const desk = new RequestDesk(
     {
       identity: identityRules(config),
-      rules: admissionRules(config, partitions, workers, options.seed),
+      rules: admissionRules(config, partitions, selector),
       createAdmission: (listener, at) =>
         createAdmission(config, ledger, fleet, slots().slots, listener, at),
       ledger,
@@ -106,7 +116,7 @@ export function assembleCore(options: CoreOptions): Core {
     now(),
   );
   for (const worker of config.workers) workers.put(worker);
-  return { desk, workers, slots, planner, telemetry, feedback, ledger };
+  return { desk, workers, slots, planner, selector, telemetry, feedback, ledger };
 }
 
 /** `capacities` are those of this moment, in which no worker has been checked yet. */
@@ -153,11 +163,43 @@ function createRateCheck(
   return new RateCheck(perSecond, scheduler.max_concurrent_requests ?? fleet.total, now);
 }
 
+/** Choosing workers goes by what the engines report, whatever admission does with it. */
+function readsEngineLoad({ models, selection }: WeirConfig): boolean {
+  const { engine_load, balance_token_usage_threshold, overload_token_usage_threshold } = selection;
+  const byUsage = Math.min(balance_token_usage_threshold, overload_token_usage_threshold) < 1;
+  const cacheAware = [...models.values()].some(({ policy }) => policy === "cache_aware");
+  return cacheAware && (engine_load || byUsage);
+}
+
+function createSelector(
+  { config, seed, hashKey }: CoreOptions,
+  partitions: PartitionRules,
+  registry: WorkerRegistry,
+  telemetry: TelemetryStore | undefined,
+): WorkerSelector {
+  const rng = createRng(seed);
+  return new WorkerSelector({
+    registry,
+    partitionOf: (worker, model) => partitionOfWorker(partitions, worker.labels, model),
+    rng,
+    models: config.models,
+    selection: config.selection,
+    telemetry,
+    hasher: new PrefixHasher(hashKey ?? drawnKey(createRng(seed ^ HASH_SEED))),
+  });
+}
+
+/** Keeps the hash key apart from the choices drawn from the same seed. */
+const HASH_SEED = 0x5eed;
+
+function drawnKey(rng: Rng): HashKey {
+  return [rng.uint32(), rng.uint32(), rng.uint32(), rng.uint32()];
+}
+
 function admissionRules(
   config: WeirConfig,
   partitions: PartitionRules,
-  registry: WorkerRegistry,
-  seed: number,
+  selector: WorkerSelector,
 ): AdmissionRules {
   const models = new Set(config.workers.flatMap((worker) => worker.models));
   const [first] = models;
@@ -165,11 +207,7 @@ function admissionRules(
     names: new ModelNames(config),
     onlyModel: models.size === 1 ? first : undefined,
     partitions,
-    selection: {
-      registry,
-      partitionOf: (worker, model) => partitionOfWorker(partitions, worker.labels, model),
-      rng: createRng(seed),
-    },
+    selector,
     bodyLimitBytes: config.limits.body_limit_bytes,
   };
 }

@@ -18,9 +18,7 @@ import type { MonotonicMs } from "../model/time.js";
 import { className, type ClassRank } from "../model/priority.js";
 import type { AdmissionAsk, QueueRefusal, Waiter } from "../scheduler/admission.js";
 import type { Permit } from "../scheduler/permit.js";
-import { selectAnyWorker, selectWorker, type Selection } from "../selection/select-worker.js";
-import { workerVerdict, type ResponseAttributes } from "../settlement/answer-origin.js";
-import type { BreakerTicket } from "../workers/breaker.js";
+import type { PrefixTrace, Selection, SelectionDecision } from "../selection/decision.js";
 import type { Worker } from "../workers/worker.js";
 import { Answer, type SettledAnswer } from "./answer.js";
 import {
@@ -37,7 +35,8 @@ import { Holdings } from "./holdings.js";
 import { draining, queueFull } from "./refusals.js";
 import { settlementRecord, type Ending } from "./settle.js";
 import type { SettlementRecord } from "./settlement-record.js";
-import type { Verdict, VerdictListener } from "./verdict.js";
+import { routeFacts, type Verdict, type VerdictListener } from "./verdict.js";
+import { WorkerCall } from "./worker-call.js";
 
 type Phase = "reading" | "held" | "dispatched" | "unwinding" | "answering" | "ended";
 
@@ -59,8 +58,8 @@ export class RequestLife {
   #permit: Permit | undefined;
   #decision: FeedbackDecision | undefined;
   #preemptedBy: ClassRank | undefined;
-  #worker: Worker | undefined;
-  #ticket: BreakerTicket | undefined;
+  #selection: SelectionDecision | undefined;
+  #call: WorkerCall | undefined;
   readonly #answer = new Answer();
 
   constructor(
@@ -176,7 +175,7 @@ export class RequestLife {
       this.#finish({ complete: false }, now);
       return false;
     }
-    this.#judgeWorker(head.attributes, now);
+    this.#call?.judge(answer, head.attributes, now);
     if (!answer.fromWorker) {
       this.#finish({ complete: false }, now);
       return false;
@@ -249,7 +248,8 @@ export class RequestLife {
   }
 
   #passThrough(now: MonotonicMs): Verdict {
-    return this.#send(selectAnyWorker(this.#desk.rules.selection, now), now);
+    const any = this.#desk.rules.selector.selectAny(now);
+    return any.ok ? this.#send(any.worker, undefined, now) : this.#refuse(any.rejection, now);
   }
 
   #dispatch(permit: Permit, now: MonotonicMs): Verdict {
@@ -265,39 +265,29 @@ export class RequestLife {
       const refusal = saturated(tracker);
       if (refusal !== undefined) return this.#refuse(refusal, now);
     }
-    const query = workerQuery(plan, this.#caller);
-    const selection = selectWorker(this.#desk.rules.selection, query, now);
-    return this.#send(selection, now);
+    return this.#choose(
+      this.#desk.rules.selector.select(workerQuery(plan, this.#caller), now),
+      now,
+    );
   }
 
-  #send(selection: Selection, now: MonotonicMs): Verdict {
+  #choose(selection: Selection, now: MonotonicMs): Verdict {
+    this.#selection = selection.decision;
     if (!selection.ok) return this.#refuse(selection.rejection, now);
-    const { worker } = selection;
-    this.#worker = worker;
-    this.#phase = "dispatched";
-    // The load goes back before the slot: whoever gets the slot next sees the worker without it.
-    this.#holdings.addFirst(worker.runtime.holdLoad());
-    this.#ticket = worker.runtime.breaker.begin(now);
-    if (this.#permit !== undefined) this.#desk.observer.admitted();
-    return {
-      kind: "route",
-      worker,
-      facts: {
-        tenant: this.#caller.tenant,
-        partition: this.#permit?.partition ?? "",
-        model: this.#plan?.model ?? "",
-        worker: worker.identity.id,
-        queue_ms: Math.round(this.#permit?.queuedMs ?? 0),
-      },
-    };
+    // Load and booking go back before the slot: whoever gets it next sees the worker without them.
+    this.#holdings.addFirst(selection.booking);
+    const verdict = this.#send(selection.worker, selection.trace, now);
+    selection.claim();
+    return verdict;
   }
 
-  #judgeWorker(attributes: ResponseAttributes, now: MonotonicMs): void {
-    const ticket = this.#ticket;
-    if (ticket === undefined || this.#worker === undefined) return;
-    this.#ticket = undefined;
-    const verdict = workerVerdict(this.#answer.origin, attributes, this.#answer.status ?? 0);
-    this.#worker.runtime.breaker.record(ticket, verdict, now);
+  #send(worker: Worker, trace: PrefixTrace | undefined, now: MonotonicMs): Verdict {
+    this.#phase = "dispatched";
+    this.#holdings.addFirst(worker.runtime.holdLoad());
+    this.#call = new WorkerCall(worker, trace, now);
+    if (this.#permit !== undefined) this.#desk.observer.admitted();
+    const facts = routeFacts(worker, this.#caller, this.#plan, this.#permit);
+    return { kind: "route", worker, facts };
   }
 
   #refuse(rejection: Rejection, now: MonotonicMs, queueRefusal?: QueueRefusal): Verdict {
@@ -311,12 +301,16 @@ export class RequestLife {
     this.#phase = "ended";
     if (this.#waiter !== undefined) this.#desk.admission.cancel(this.#waiter);
     this.#waiter = undefined;
-    if (this.#ticket !== undefined && this.#worker !== undefined) {
-      this.#worker.runtime.breaker.record(this.#ticket, "neutral", now);
-      this.#ticket = undefined;
-    }
+    this.#call?.over(now);
     const settled = this.#settle(dispatched, ending.complete);
-    this.#desk.ended(this, this.#record(ending, settled, now));
+    const staleHoldings = this.#learn(ending.complete, settled, now);
+    this.#desk.ended(this, this.#record({ ...ending, staleHoldings }, settled, now));
+  }
+
+  #learn(complete: boolean, { reading }: SettledAnswer, now: MonotonicMs): number {
+    const { fromWorker, status = 0 } = this.#answer;
+    const success = complete && fromWorker && status >= 200 && status < 300;
+    return this.#call?.learn(this.#desk.rules.selector, success, reading?.cachedTokens, now) ?? 0;
   }
 
   /** Works out the charge and gives everything back, the slot also when the charge fails. */
@@ -345,7 +339,8 @@ export class RequestLife {
         accountingModel: accountingModel(this.#desk.rules, this.#caller),
         plan: this.#plan,
         permit: this.#permit,
-        worker: this.#worker,
+        worker: this.#call?.worker,
+        selection: this.#selection,
         preemptedBy: this.#preemptedBy,
         decision: this.#decision,
         ledger: this.#desk.ledger,

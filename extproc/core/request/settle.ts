@@ -12,6 +12,7 @@ import type { MonotonicMs } from "../model/time.js";
 import type { QueueRefusal } from "../scheduler/admission.js";
 import type { Permit } from "../scheduler/permit.js";
 import { requestOutcome } from "../settlement/outcome.js";
+import type { SelectionDecision } from "../selection/decision.js";
 import type { Worker } from "../workers/worker.js";
 import type { AdmissionPlan } from "./admission-plan.js";
 import type { Answer, SettledAnswer } from "./answer.js";
@@ -27,6 +28,8 @@ export interface Ending {
   readonly queueRefusal?: QueueRefusal | undefined;
   /** The hold was cut by one of Envoy's timeouts. */
   readonly cutHold?: boolean;
+  /** Holdings of prompts that its answer showed to be stale. */
+  readonly staleHoldings?: number;
 }
 
 /** What a request had come to when it ended. */
@@ -38,6 +41,7 @@ export interface EndedRequest {
   readonly plan: AdmissionPlan | undefined;
   readonly permit: Permit | undefined;
   readonly worker: Worker | undefined;
+  readonly selection: SelectionDecision | undefined;
   readonly preemptedBy: ClassRank | undefined;
   readonly decision: FeedbackDecision | undefined;
   readonly ledger: Ledger | undefined;
@@ -71,6 +75,8 @@ export function settlementRecord(
     partition: plan?.partition,
     unknownPartitionHeader: plan?.unknownPartitionHeader ?? false,
     worker: worker?.identity,
+    selection: request.selection,
+    staleHoldings: ending.staleHoldings ?? 0,
     stream: plan?.shape.stream ?? false,
     outcome: requestOutcome({
       rejected: ending.rejection !== undefined,

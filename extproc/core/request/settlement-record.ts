@@ -13,6 +13,7 @@ import type { QueueRefusal } from "../scheduler/admission.js";
 import type { RejectionCode } from "../model/rejection.js";
 import type { Charge } from "../settlement/charge.js";
 import type { RequestOutcome } from "../settlement/outcome.js";
+import type { SelectionDecision } from "../selection/decision.js";
 import type { WorkerIdentity } from "../workers/worker.js";
 
 export interface SettlementRecord {
@@ -35,6 +36,10 @@ export interface SettlementRecord {
   /** The partition header was trusted but named no partition. */
   readonly unknownPartitionHeader: boolean;
   readonly worker: WorkerIdentity | undefined;
+  /** How the worker was chosen, or why none was; undefined when it did not come to that. */
+  readonly selection: SelectionDecision | undefined;
+  /** Holdings of prompts that its answer showed to be stale. */
+  readonly staleHoldings: number;
   readonly stream: boolean;
   readonly outcome: RequestOutcome;
   /** Why Weir refused; undefined when it did not. */

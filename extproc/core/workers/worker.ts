@@ -7,6 +7,7 @@
 import type { EngineKind, WorkerConfig, WorkerLabels } from "../model/config.js";
 import type { ClusterName, ModelId } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
+import type { KvEventsConfig } from "../model/selection-config.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { Breaker } from "./breaker.js";
 import type { Health } from "./health.js";
@@ -28,6 +29,7 @@ export class WorkerRuntime {
   readonly health: Health;
   readonly breaker: Breaker;
   #liveLoad = 0;
+  #processed = 0;
 
   constructor(generation: number, health: Health, breaker: Breaker) {
     this.generation = generation;
@@ -40,9 +42,15 @@ export class WorkerRuntime {
     return this.#liveLoad;
   }
 
+  /** Requests sent to the worker so far, those in flight included. */
+  get processed(): number {
+    return this.#processed;
+  }
+
   /** Counts one request in flight until the returned disposer is called. */
   holdLoad(): Disposer {
     this.#liveLoad += 1;
+    this.#processed += 1;
     let held = true;
     return () => {
       if (!held) return;
@@ -59,6 +67,8 @@ export class Worker {
   readonly engine: EngineKind | undefined;
   readonly models: ReadonlySet<ModelId>;
   readonly labels: WorkerLabels;
+  /** Where its engine publishes what its cache holds; undefined = nowhere. */
+  readonly kvEvents: KvEventsConfig | undefined;
   readonly runtime: WorkerRuntime;
 
   constructor(config: WorkerConfig, revision: number, runtime: WorkerRuntime) {
@@ -67,6 +77,7 @@ export class Worker {
     this.engine = config.engine;
     this.models = new Set(config.models);
     this.labels = config.labels;
+    this.kvEvents = config.kv_events;
     this.runtime = runtime;
   }
 

@@ -1,4 +1,4 @@
-// Reads the small grammars inside values: listener addresses, worker URLs, peers, durations, tenant
+// Reads the small grammars inside values: listener addresses, worker URLs, TCP endpoints, peers, durations, tenant
 // keys and header names. Each reader returns the value or undefined and never throws; the schema turns
 // undefined into a message that says what is allowed.
 
@@ -11,6 +11,13 @@ import type { ListenAddress } from "../../core/model/config.js";
 const UNIX_PATH_MAX_BYTES = 107;
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$/;
 const HOST_PORT = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]]+)):(\d{1,5})$/;
+
+/** Where something else can be connected to; `text` is its one spelling, `tcp://host:port`. */
+export interface TcpEndpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly text: string;
+}
 
 /** `127.0.0.1:9002`, `[::1]:9002`, `localhost:9002` or `unix:/run/weir.sock`. */
 export function readListenAddress(text: string): ListenAddress | undefined {
@@ -53,6 +60,16 @@ export function readWorkerUrl(text: string): string | undefined {
   if (address === undefined) return undefined;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
   return `http://${host}:${String(address.port)}`;
+}
+
+/** `tcp://host:port` in one spelling (lower case), undefined when it is not. */
+export function readTcpEndpoint(text: string): TcpEndpoint | undefined {
+  if (!/^tcp:\/\//i.test(text)) return undefined;
+  const address = readHostPort(text.slice("tcp://".length));
+  if (address === undefined) return undefined;
+  const { host, port } = address;
+  const written = host.includes(":") ? `[${host}]` : host;
+  return { host, port, text: `tcp://${written}:${String(port)}` };
 }
 
 /** A single address, a CIDR, or an exact SPIFFE id with a path. */

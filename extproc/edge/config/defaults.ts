@@ -32,7 +32,9 @@ export const DEFAULTS = {
     log_level: "info",
   },
   models: {},
-  model: { aliases: [], policy: "power_of_two" },
+  // Spreads load without knowing of prefixes, so nothing has to be learned about a model first; and
+  // success tells of prefixes without any feed.
+  model: { aliases: [], policy: "power_of_two", ownership: "committed" },
   trust: {
     // Everything off: a header is a claim of the client until an operator says who may send it.
     tenant_id: false,
@@ -42,6 +44,7 @@ export const DEFAULTS = {
     admission_partition: false,
     target_worker_url: false,
     excluded_worker_urls: false,
+    routing_key: false,
     tenant_header_name: "x-weir-tenant-id",
     peers: [],
   },
@@ -109,6 +112,36 @@ export const DEFAULTS = {
     // Limits a few answers old; a question costs an engine some milliseconds.
     load_monitor_interval_secs: 10,
   },
+  selection: {
+    // A shorter shared part saves less than a worker with fewer requests does.
+    cache_threshold: 0.3,
+    // Both must be exceeded: 64 requests of difference are little on large workers, and a half more
+    // is little on idle ones.
+    balance_abs_threshold: 64,
+    balance_rel_threshold: 1.5,
+    // 1 is off: usage is known only where engines are asked for it.
+    balance_token_usage_threshold: 1,
+    overload_token_usage_threshold: 1,
+    // Counts of requests need no telemetry.
+    engine_load: false,
+    // As long as chat answers get; a request that says max_tokens is taken by its word.
+    fallback_output_token_estimate: 4096,
+    // Off: prefixes spread by load alone until somebody decides how far.
+    max_cached_owners_per_prefix: 0,
+    cache_owner_spill_cooldown_secs: 0,
+    // 64 MiB hold more blocks than the KV cache of one engine does.
+    max_tree_size: 67_108_864,
+    // What has expired matches nothing anyway; sweeping only gives memory back.
+    eviction_interval_secs: 60,
+    // Engines under load evict within minutes what nobody asks for.
+    committed_ttl_s: 600,
+    // About 64 tokens: short enough for system prompts, long enough to look up few of them.
+    block_chars: 256,
+    // The block size that engines have by default.
+    block_size: 16,
+    // With 256 characters each, 64 KiB of a prompt: what follows seldom decides where it should go.
+    max_prefix_blocks: 256,
+  },
   settlement: {
     // An answer of 64 MiB of JSON holds far more tokens than any engine makes in one request.
     decode_max_bytes: 67_108_864,
@@ -141,6 +174,14 @@ export const DEFAULTS = {
     // Enough for a dashboard, few enough for a time series database.
     tenant_metric_top_n: 32,
   },
+} as const;
+
+/** A feed of KV events that says no more than where it is. */
+export const KV_EVENTS_DEFAULTS = {
+  // Everything that is published there.
+  topic: "",
+  // One engine process without data parallelism.
+  ranks: 1,
 } as const;
 
 /** A model profile that says nothing more. */

@@ -59,8 +59,10 @@ admin: { listen: "127.0.0.1:${String(ports.weirAdmin)}" }
 workers:
 ${workers.join("\n")}
 
-# Clients may also say demo-latest, a name the workers know too: bodies reach them unchanged. Of two workers taken at random the less loaded one is used.
-models: { demo: { aliases: [demo-latest], policy: power_of_two } }
+# Clients may also say demo-latest, a name the workers know too: bodies reach them unchanged. A prompt
+# goes to a worker that has answered one with the same beginning, as long as its load allows that;
+# without such a worker, the less loaded of two taken at random is used.
+models: { demo: { aliases: [demo-latest], policy: cache_aware } }
 
 # No header of a client names a tenant. Turn a switch on only for proxies that are listed in peers.
 trust: { tenant_id: false, peers: [] }

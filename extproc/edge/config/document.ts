@@ -5,7 +5,7 @@
 // message and never a crash.
 
 import { isAlias, isMap, isNode, isScalar, isSeq, Lexer, LineCounter } from "yaml";
-import { parseDocument, Parser } from "yaml";
+import { parseDocument, Parser, visit } from "yaml";
 import type { Document, ParsedNode } from "yaml";
 import type { ConfigPath } from "./problem.js";
 
@@ -20,6 +20,8 @@ const CONFIG_NESTING_MAX = 100;
 
 /** Faults of syntax that are shown; what follows the first few is mostly their consequence. */
 const SYNTAX_PROBLEMS_MAX = 20;
+
+const KEY_TWICE = "this key stands twice in one mapping; keep one of them";
 
 export interface SyntaxProblem {
   readonly line: number;
@@ -96,6 +98,11 @@ function parseBounded(text: string): ParsedConfig {
     }
     return { ok: false, problems: [...firsts.values()].slice(0, SYNTAX_PROBLEMS_MAX) };
   }
+  const twice = repeatedKeys(document).map((offset): SyntaxProblem => {
+    const { line, col } = lines.linePos(offset);
+    return { line, column: col, message: KEY_TWICE };
+  });
+  if (twice.length > 0) return { ok: false, problems: twice.slice(0, SYNTAX_PROBLEMS_MAX) };
   const value: unknown = document.toJS({ maxAliasCount: CONFIG_ALIASES_MAX });
   const locate = (path: ConfigPath): Located => {
     const { offset, exact } = offsetOf(document, path);
@@ -106,8 +113,27 @@ function parseBounded(text: string): ParsedConfig {
   return { ok: true, document: { value, locate } };
 }
 
+/**
+ * Offsets of keys that are one key as plain values, although the parser tells them apart: `1` beside
+ * `"1"`, or an alias of another key. The later one would silently win.
+ */
+function repeatedKeys(document: Document.Parsed): number[] {
+  const offsets: number[] = [];
+  visit(document, {
+    Map: (_, { items }) => {
+      const seen = new Set<string>();
+      for (const { key } of items) {
+        const text = keyText(isAlias(key) ? key.resolve(document) : key);
+        if (seen.has(text)) offsets.push(startOf(key) ?? 0);
+        seen.add(text);
+      }
+    },
+  });
+  return offsets;
+}
+
 function describeFault(code: string, message: string): string {
-  if (code === "DUPLICATE_KEY") return "this key stands twice in one mapping; keep one of them";
+  if (code === "DUPLICATE_KEY") return KEY_TWICE;
   if (code === "MULTIPLE_DOCS") return "the file holds more than one YAML document; keep one";
   return `not readable as YAML: ${message}`;
 }
@@ -136,8 +162,10 @@ function offsetOf(
   return { offset, exact: true };
 }
 
+/** A key as the plain value has it; without a text it is empty. */
 function keyText(key: unknown): string {
-  return isScalar(key) ? String(key.value) : String(key);
+  const text = isScalar(key) ? String(key.value) : String(key);
+  return isScalar(key) && key.value === null ? "" : text;
 }
 
 function startOf(node: unknown): number | undefined {

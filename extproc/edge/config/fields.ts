@@ -31,10 +31,11 @@ export function above(min: number, max?: number): z.ZodNumber {
   return max === undefined ? open : open.max(max, { error });
 }
 
-const NOT_NEGATIVE = "must be a finite number of 0 or more";
-
 /** A number without an upper bound; fractions allowed, never infinite or NaN. */
-export const notNegative = z.number({ error: NOT_NEGATIVE }).min(0, { error: NOT_NEGATIVE });
+export function atLeast(min: number): z.ZodNumber {
+  const error = `must be a finite number of ${String(min)} or more`;
+  return z.number({ error }).min(min, { error });
+}
 
 /** Text that a reader accepts. `allowed` completes the sentence "must be …". */
 export function text(allowed: string, accepts: (value: string) => boolean): z.ZodString {

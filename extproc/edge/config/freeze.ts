@@ -17,6 +17,7 @@ import { invariant } from "../../core/model/invariant.js";
 import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
 import { adaptiveAdmissionConfig, apiKeySource } from "./freeze-adaptive-admission.js";
 import { fairShareConfig } from "./freeze-fair-share.js";
+import { kvEventsConfig } from "./freeze-selection.js";
 import { schedulerConfig } from "./freeze-scheduler.js";
 import type { FileConfig } from "./schema.js";
 
@@ -40,6 +41,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
       admission_partition: trust.admission_partition,
       target_worker_url: trust.target_worker_url,
       excluded_worker_urls: trust.excluded_worker_urls,
+      routing_key: trust.routing_key,
       tenant_header_name: trust.tenant_header_name.toLowerCase(),
       peers: trust.peers,
     },
@@ -47,6 +49,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
     scheduler,
     fair_share: fairShareConfig(file.fair_share),
     adaptive_admission,
+    selection: file.selection,
     settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
     health: file.health,
     breaker: file.breaker,
@@ -101,6 +104,7 @@ function workerConfig(worker: FileConfig["workers"][number], intervalSecs: numbe
     telemetry_url:
       telemetry_url === undefined ? url : (readWorkerUrl(telemetry_url) ?? telemetry_url),
     api_key: apiKeySource(worker),
+    kv_events: kvEventsConfig(worker.kv_events),
   };
 }
 

@@ -3,15 +3,15 @@
 // The list of known keys is read from the schema, so it cannot fall behind.
 
 import { z } from "zod";
+import { DEFAULTS } from "./defaults.js";
 import type { ConfigPath } from "./problem.js";
 
 type KeysByPath = Readonly<Record<string, string>>;
 
 /** Keys of parts that are not in this version, by the path of their mapping (`*` = any name). */
 const NOT_AVAILABLE: KeysByPath = {
-  "": "selection seeding credits",
+  "": "seeding credits",
   adaptive_admission: "distribution_headroom_partitions distribution_headroom_partition_seed_cap",
-  "models.*": "ownership",
 };
 
 /** Keys of the strategy `predicted_work`, listed in the same way. */
@@ -22,6 +22,11 @@ const NOT_BUILT: KeysByPath = {
 /** Keys that would hold a secret, listed in the same way. */
 const SECRET: KeysByPath = { "workers.*": "api_key" };
 
+/** Keys of one section that are easily looked for elsewhere, for instance at the models. */
+const SELECTION_KEYS: Readonly<Record<string, string>> = Object.fromEntries(
+  Object.keys(DEFAULTS.selection).map((key) => [key, `selection.${key}`]),
+);
+
 /** Keys that stand elsewhere or under another name, wherever they are written. */
 const RENAMED: Readonly<Record<string, string>> = {
   trust_tenant_header: "trust.tenant_id",
@@ -30,6 +35,9 @@ const RENAMED: Readonly<Record<string, string>> = {
   trust_request_model_header: "trust.request_model",
   priority_scheduler_adaptive_capacity: "scheduler.adaptive_capacity",
   load_monitor_interval_secs: "adaptive_admission.load_monitor_interval_secs",
+  ...SELECTION_KEYS,
+  cache_aware_engine_load: "selection.engine_load",
+  model_policy: "models.<name>.policy",
 };
 
 /** The sentence for an unknown `key` of the mapping at `path`. */

@@ -29,17 +29,21 @@ export function readEnvironment(
 ): Overrides {
   const overrides: Override[] = [];
   const problems: ConfigProblem[] = [];
+  const seen = new Map<string, string>();
   for (const name of Object.keys(env).sort()) {
     const text = env[name];
     if (text === undefined || !name.startsWith("WEIR_")) continue;
     const path = name.slice("WEIR_".length).toLowerCase().split("__");
     const origin: ConfigOrigin = { kind: "environment", name };
     if (path.length === 1 && !sections.includes(path[0] ?? "")) continue;
-    if (path.every((step) => STEP.test(step))) {
-      overrides.push({ path, value: readValue(text), origin });
-    } else {
-      problems.push({ origin, path: "", message: "must have the form WEIR_SECTION__KEY" });
-    }
+    const refuse = (message: string): unknown => problems.push({ origin, path: "", message });
+    const key = path.join(".");
+    // Letters of a name count in the environment and not in a path, so two names may mean one key.
+    const other = seen.get(key);
+    if (!path.every((step) => STEP.test(step))) refuse("must have the form WEIR_SECTION__KEY");
+    else if (other !== undefined) refuse(`sets the same key as ${other}; keep one of them`);
+    else overrides.push({ path, value: readValue(text), origin });
+    seen.set(key, other ?? name);
   }
   return { overrides, problems };
 }

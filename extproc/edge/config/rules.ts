@@ -9,6 +9,7 @@ import type { ConfigPath, Finding } from "./problem.js";
 import { checkAdaptiveCapacity } from "./rules-adaptive-admission.js";
 import { checkFairShare } from "./rules-fair-share.js";
 import { checkScheduler } from "./rules-scheduler.js";
+import { checkSelection } from "./rules-selection.js";
 import { checkModels, checkWorkers } from "./rules-workers.js";
 
 /** Every broken rule of a draft. */
@@ -20,6 +21,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkScheduler(draft),
     ...checkFairShare(draft),
     ...checkAdaptiveCapacity(draft),
+    ...checkSelection(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
   ];

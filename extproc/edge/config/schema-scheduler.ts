@@ -4,7 +4,7 @@
 import { z } from "zod";
 import { PRIORITY_CLASSES } from "../../core/model/priority.js";
 import { DEFAULTS } from "./defaults.js";
-import { decimal, mapping, name, named, notNegative, oneOf, onOff, someOf } from "./fields.js";
+import { atLeast, decimal, mapping, name, named, oneOf, onOff, someOf } from "./fields.js";
 import { tenantName, whole } from "./fields.js";
 
 const SCHEDULER = DEFAULTS.scheduler;
@@ -27,7 +27,7 @@ const classes = someOf(
     reserved_floor: whole(0, SLOTS_MAX).describe(
       "Slots kept back for the class whatever the capacity; scaled to a partition's part.",
     ),
-    reserved_per_slot: notNegative
+    reserved_per_slot: atLeast(0)
       .default(0)
       .describe("Share of the capacity kept back for the class."),
     queue_size: whole(0, SOFT_SHARE_MAX).describe("Soft share of the queue; reported only."),

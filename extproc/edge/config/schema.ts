@@ -11,6 +11,7 @@ import { adaptiveAdmissionSection, workerTelemetryKeys } from "./schema-adaptive
 import { adminSection, envoySection, listenSection } from "./schema-envoy.js";
 import { fairShareSection } from "./schema-fair-share.js";
 import { schedulerSection, SLOTS_MAX } from "./schema-scheduler.js";
+import { modelSelectionKeys, selectionSection, workerKvEventsKeys } from "./schema-selection.js";
 
 /** Workers of one Weir; each costs a health check and a cluster in Envoy. */
 const WORKERS_MAX = 1000;
@@ -39,6 +40,7 @@ const workers = list(
       .prefault({})
       .describe("What the worker says of itself."),
     ...workerTelemetryKeys,
+    ...workerKvEventsKeys,
   }),
   WORKERS_MAX,
   1,
@@ -49,14 +51,7 @@ const models = named(
     aliases: list(name, ALIASES_MAX)
       .default([...DEFAULTS.model.aliases])
       .describe("Other names clients may use for the model."),
-    policy: onlyThisVersion("power_of_two", [
-      "cache_aware",
-      "round_robin",
-      "random",
-      "least_loaded",
-    ])
-      .default(DEFAULTS.model.policy)
-      .describe("How a worker is chosen: the less loaded of two taken at random."),
+    ...modelSelectionKeys,
   }),
 ).prefault(DEFAULTS.models);
 
@@ -73,7 +68,7 @@ const trust = mapping({
   admission_partition: trusted("the admission partition"),
   target_worker_url: trusted("the only worker allowed"),
   excluded_worker_urls: trusted("the workers not allowed"),
-  routing_key: onlyThisVersion(false, [true]).optional().describe("Only false in this version."),
+  routing_key: trusted("the key whose requests go to one worker"),
   tenant_header_name: text(
     "a header name of letters, digits and dashes that HTTP, Envoy or Weir do not use for something else",
     isTenantHeaderName,
@@ -158,6 +153,9 @@ export const configSchema = mapping({
   adaptive_admission: adaptiveAdmissionSection
     .prefault({})
     .describe("Limits learned from what the engines report."),
+  selection: selectionSection
+    .prefault({})
+    .describe("How workers are chosen, and what is remembered of their caches."),
   settlement: mapping({
     decode_max_bytes: whole(65_536, 1_073_741_824)
       .default(DEFAULTS.settlement.decode_max_bytes)

@@ -6,6 +6,7 @@ import type { FileConfig } from "./schema.js";
 import { adaptiveAdmissionWarnings } from "./warnings-adaptive-admission.js";
 import { fairShareWarnings } from "./warnings-fair-share.js";
 import { schedulerWarnings } from "./warnings-scheduler.js";
+import { selectionWarnings } from "./warnings-selection.js";
 
 const SWITCHES = [
   "tenant_id",
@@ -14,6 +15,7 @@ const SWITCHES = [
   "admission_partition",
   "target_worker_url",
   "excluded_worker_urls",
+  "routing_key",
 ] as const;
 
 /** Warnings about a sound configuration; `file` tells which keys were written. */
@@ -24,6 +26,7 @@ export function configWarnings(config: WeirConfig, file: FileConfig): string[] {
     ...schedulerWarnings(config, file.scheduler),
     ...fairShareWarnings(config),
     ...adaptiveAdmissionWarnings(config, file.adaptive_admission),
+    ...selectionWarnings(config),
   ];
 }
 

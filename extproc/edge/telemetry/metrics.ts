@@ -16,6 +16,7 @@ import { gauge, single } from "./gauges.js";
 import type { LabelCap } from "./label-cap.js";
 import { createFamilies, type MetricFamilies } from "./metric-families.js";
 import { observeScheduler } from "./scheduler-gauges.js";
+import { SelectionMetrics } from "./selection-metrics.js";
 
 export interface MetricsSources {
   readonly partitions: () => readonly PartitionView[];
@@ -38,6 +39,7 @@ export interface MetricsOptions {
 export class Metrics {
   readonly registry: Registry;
   readonly feedback: FeedbackMetrics;
+  readonly selection: SelectionMetrics;
   readonly #models: LabelCap;
   readonly #tenants: LabelCap;
   readonly #families: MetricFamilies;
@@ -48,6 +50,7 @@ export class Metrics {
   constructor(options: MetricsOptions) {
     this.registry = options.registry;
     this.feedback = new FeedbackMetrics(options.registry, options.feedbackMode);
+    this.selection = new SelectionMetrics(options.registry, options.models);
     this.#models = options.models;
     this.#tenants = options.tenants;
     this.#families = createFamilies(options.registry, options.startTimeSeconds);
@@ -85,6 +88,7 @@ export class Metrics {
     if (record.unknownPartitionHeader) this.#families.unknownPartition.inc();
     if (record.cutHold) this.#families.cutHolds.inc();
     this.#fairShare.settled(record);
+    this.selection.settled(record);
     if (record.admitted) this.#settledByWorker(record);
   }
 
@@ -112,7 +116,9 @@ export class Metrics {
 
   #settledByWorker(record: SettlementRecord): void {
     const model = this.#models.value(record.model);
-    this.#families.selections.inc({ model, policy: "power_of_two" });
+    if (record.selection !== undefined) {
+      this.#families.selections.inc({ model, policy: record.selection.policy });
+    }
     if (record.timeToFirstByteMs !== undefined) {
       this.#families.firstByte.observe({ model }, record.timeToFirstByteMs / 1_000);
     }

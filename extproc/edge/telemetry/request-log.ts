@@ -7,7 +7,7 @@ const roundMs = (value: number): number => Math.round(value * 10) / 10;
 
 /** Writes the line; undefined fields are left out. */
 export function logSettlement(log: Log, record: SettlementRecord): void {
-  const { charge, worker, timeToFirstByteMs } = record;
+  const { charge, worker, selection, timeToFirstByteMs } = record;
   log.info(
     {
       request_id: record.requestId,
@@ -21,6 +21,14 @@ export function logSettlement(log: Log, record: SettlementRecord): void {
       partition: record.partition,
       worker: worker?.id,
       worker_url: worker?.url,
+      selection_policy: selection?.policy,
+      selection: selection?.result,
+      engine_load: selection?.engineLoad,
+      prefix_owners: selection?.owners,
+      prefix_source: selection?.ownership,
+      matched_blocks: selection?.matchedBlocks,
+      prompt_blocks: selection?.promptBlocks,
+      stale_holdings: record.staleHoldings > 0 ? record.staleHoldings : undefined,
       stream: record.stream,
       outcome: record.outcome,
       code: record.rejection,

@@ -6,6 +6,7 @@ import {
 } from "../../../extproc/core/identity/caller.js";
 import type { Evidence } from "../../../extproc/core/identity/evidence.js";
 import { ModelNames } from "../../../extproc/core/identity/model-names.js";
+import { TRUSTED_VALUE_MAX_CHARS } from "../../../extproc/core/identity/trusted-header.js";
 import type {
   HeadersConfig,
   ModelProfileConfig,
@@ -40,6 +41,7 @@ const FULL = {
   "x-weir-admission-partition": "batch",
   "x-weir-target-worker-url": "http://127.0.0.1:8101",
   "x-weir-excluded-worker-urls": "http://127.0.0.1:8102, http://127.0.0.1:8103",
+  "x-weir-routing-key": "session-7",
 };
 const DEFAULT_PRIORITY = {
   requested: rankOf("default"),
@@ -56,6 +58,7 @@ const IGNORED = {
   partitionHint: undefined,
   targetWorkerUrl: undefined,
   excludedWorkerUrls: [],
+  routingKey: undefined,
   workerConstraintRefused: false,
   refused: [],
 };
@@ -73,6 +76,7 @@ describe("identity/caller", () => {
       partitionHint: "batch",
       targetWorkerUrl: "http://127.0.0.1:8101",
       excludedWorkerUrls: ["http://127.0.0.1:8102", "http://127.0.0.1:8103"],
+      routingKey: "session-7",
       workerConstraintRefused: false,
       refused: [],
     });
@@ -100,6 +104,7 @@ describe("identity/caller", () => {
     expect(changed({ admission_partition: true })).to.deep.equal(["partitionHint"]);
     expect(changed({ target_worker_url: true })).to.deep.equal(["targetWorkerUrl"]);
     expect(changed({ excluded_worker_urls: true })).to.deep.equal(["excludedWorkerUrls"]);
+    expect(changed({ routing_key: true })).to.deep.equal(["routingKey"]);
     expect(changed({ prefer_tenant_id: true })).to.deep.equal([]);
   });
 
@@ -120,6 +125,7 @@ describe("identity/caller", () => {
         "x-weir-admission-partition": "",
         "x-weir-target-worker-url": "http://a b",
         "x-weir-excluded-worker-urls": ["http://a", "http://b"],
+        "x-weir-routing-key": "a b",
       },
       { metadata: [""] },
     );
@@ -131,6 +137,7 @@ describe("identity/caller", () => {
       { header: "x-weir-admission-partition", reason: "empty" },
       { header: "x-weir-target-worker-url", reason: "not_visible_ascii" },
       { header: "x-weir-excluded-worker-urls", reason: "duplicate" },
+      { header: "x-weir-routing-key", reason: "not_visible_ascii" },
     ]);
     expect(caller.tenant).to.equal("anonymous");
     expect(caller.partitionHint).to.equal(undefined);
@@ -153,6 +160,59 @@ describe("identity/caller", () => {
       const known = { peerIsProxy: false };
       expect(resolve(ALL_TRUSTED, record, known).workerConstraintRefused).to.equal(false);
     }
+  });
+
+  describe("the routing key", () => {
+    const NAME = "x-weir-routing-key";
+    const TRUSTED = trust({ routing_key: true });
+    const keyOf = (value: string | readonly string[]): string | undefined =>
+      resolve(TRUSTED, { [NAME]: value }).routingKey;
+
+    it("is the value without the blanks around it, letters as they are", () => {
+      expect(keyOf("Session-7/a=b;c")).to.equal("Session-7/a=b;c");
+      expect(keyOf(" \tuser:42 ")).to.equal("user:42");
+    });
+
+    it("is at most as long as every trusted value", () => {
+      expect(TRUSTED_VALUE_MAX_CHARS).to.equal(256);
+      expect(keyOf("k".repeat(256))).to.equal("k".repeat(256));
+      const { routingKey, refused } = resolve(TRUSTED, { [NAME]: "k".repeat(257) });
+      expect(routingKey).to.equal(undefined);
+      expect(refused).to.deep.equal([{ header: NAME, reason: "too_long" }]);
+    });
+
+    it("that cannot be read is dropped and told, and constrains nothing", () => {
+      for (const [value, reason] of [
+        ["", "empty"],
+        ["a,b", "list"],
+        [["a", "b"], "duplicate"],
+        ["é", "not_visible_ascii"],
+      ] as const) {
+        const caller = resolve(TRUSTED, { [NAME]: value });
+        expect(caller.routingKey, reason).to.equal(undefined);
+        expect(caller.workerConstraintRefused, reason).to.equal(false);
+        expect(caller.refused).to.deep.equal([{ header: NAME, reason }]);
+      }
+    });
+
+    it("is ignored unless its switch is on and the peer is a proxy", () => {
+      const sent = { [NAME]: "session-7" };
+      const off = { ...ALL_TRUSTED, routing_key: false };
+      for (const caller of [
+        resolve(trust(), sent),
+        resolve(off, sent),
+        resolve(TRUSTED, sent, { peerIsProxy: false }),
+      ]) {
+        expect(caller.routingKey).to.equal(undefined);
+        expect(caller.refused).to.deep.equal([]);
+      }
+    });
+
+    it("is read under another gateway's name only when aliases are on", () => {
+      const sent = { "x-smg-routing-key": "session-7" };
+      expect(resolve(TRUSTED, sent).routingKey).to.equal(undefined);
+      expect(resolve(TRUSTED, sent, {}, ALIASES_ON).routingKey).to.equal("session-7");
+    });
   });
 
   it("reads aliases only when they are on", () => {
@@ -195,7 +255,12 @@ describe("identity/caller", () => {
         value: "deepseek-flash",
       });
       const names = new ModelNames({
-        models: new Map([[DEEPSEEK, { aliases: ["deepseek-flash"], policy: "power_of_two" }]]),
+        models: new Map([
+          [
+            DEEPSEEK,
+            { aliases: ["deepseek-flash"], policy: "power_of_two", ownership: "committed" },
+          ],
+        ]),
         workers: [],
       });
       expect(names.canonical("deepseek-flash")).to.equal("deepseek-v4-flash");

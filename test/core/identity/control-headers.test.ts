@@ -15,17 +15,16 @@ const SWITCHED: readonly (readonly [keyof TrustConfig & Control, string])[] = [
   ["admission_partition", "admission-partition"],
   ["target_worker_url", "target-worker-url"],
   ["excluded_worker_urls", "excluded-worker-urls"],
+  ["routing_key", "routing-key"],
 ];
 const TENANT_ALIASES = [
   "x-smg-tenant-id",
   "x-gateway-inference-fairness-id",
   "x-llm-d-inference-fairness-id",
 ];
-/** Nobody's to send: route, credits, sticky key without a switch, answer and endpoint headers. */
+/** Nobody's to send: route, credits, answer and endpoint headers. */
 const NEVER = [
   "x-weir-cluster",
-  "x-weir-routing-key",
-  "x-smg-routing-key",
   "x-weir-capacity-credit",
   "x-weir-capacity-credit-generation",
   "x-weir-capacity-credit-request-id",
@@ -172,7 +171,6 @@ describe("identity/control-headers", () => {
       expect(controlRule(control, others, ALIASES_OFF).trusted).to.equal(false);
     }
     expect(controlRule("capacity_credit", ALL_TRUSTED, ALIASES_OFF).trusted).to.equal(false);
-    expect(controlRule("routing_key", ALL_TRUSTED, ALIASES_OFF).trusted).to.equal(false);
     expect(controlRule("priority", trust(), ALIASES_OFF).trusted).to.equal(true);
   });
 });

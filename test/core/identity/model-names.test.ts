@@ -14,12 +14,17 @@ function worker(...models: string[]): WorkerConfig {
     load_monitor_interval_secs: 10,
     telemetry_url: "http://127.0.0.1:8101",
     api_key: undefined,
+    kv_events: undefined,
   };
 }
 
 function names(models: Record<string, readonly string[]>, ...served: string[]): ModelNames {
   const entries = Object.entries(models).map(
-    ([model, aliases]) => [modelId(model), { aliases, policy: "power_of_two" as const }] as const,
+    ([model, aliases]) =>
+      [
+        modelId(model),
+        { aliases, policy: "power_of_two" as const, ownership: "committed" as const },
+      ] as const,
   );
   return new ModelNames({ models: new Map(entries), workers: [worker(...served)] });
 }

@@ -15,6 +15,7 @@ export function trust(on: Partial<TrustConfig> = {}): TrustConfig {
     admission_partition: false,
     target_worker_url: false,
     excluded_worker_urls: false,
+    routing_key: false,
     tenant_header_name: "x-weir-tenant-id",
     peers: [],
     ...on,
@@ -28,6 +29,7 @@ export const ALL_TRUSTED = trust({
   admission_partition: true,
   target_worker_url: true,
   excluded_worker_urls: true,
+  routing_key: true,
 });
 
 /** A direct client on a network without certificates, whose peer counts as a proxy. */

@@ -441,6 +441,7 @@ describe("RequestDesk", () => {
       load_monitor_interval_secs: 10,
       telemetry_url: "http://127.0.0.1:1",
       api_key: undefined,
+      kv_events: undefined,
     });
     expect(held.filter((driven) => driven.last()?.kind === "route")).to.have.length(64);
     expect(bench.moreWork).to.equal(1);

@@ -231,6 +231,7 @@ describe("partitions of a request", () => {
       load_monitor_interval_secs: 10,
       telemetry_url: url,
       api_key: undefined,
+      kv_events: undefined,
     });
     expect(bench.desk.partitions(bench.now)[0]?.capacity).to.equal(1);
     for (const one of routed) bench.answer(one);

@@ -21,7 +21,7 @@ describe("the demonstration configuration", () => {
       8, 8, 8,
     ]);
     expect([...config.models.entries()]).to.deep.equal([
-      ["demo", { aliases: ["demo-latest"], policy: "power_of_two" }],
+      ["demo", { aliases: ["demo-latest"], policy: "cache_aware", ownership: "committed" }],
     ]);
     expect(config.scheduler.max_concurrent_requests).to.equal(24);
     expect(config.scheduler.queue_size).to.equal(100);

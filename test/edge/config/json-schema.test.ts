@@ -103,7 +103,11 @@ describe("the JSON Schema of weir.yaml", () => {
       { ...demo, adaptive_admission: { min_load_coverage: 1.1 } },
       { ...demo, workers: [] },
       { ...demo, workers: [{ url: "http://h:1", cluster: "a" }] },
-      { ...demo, models: { m: { policy: "cache_aware" } } },
+      { ...demo, models: { m: { policy: "random" } } },
+      { ...demo, models: { m: { ownership: "trees" } } },
+      { ...demo, selection: { balance_rel_threshold: 0.9 } },
+      { ...demo, selection: { overload_token_usage_threshold: 0 } },
+      { ...demo, workers: [{ url: "http://h:1", cluster: "a", models: ["m"], kv_events: {} }] },
     ];
     for (const value of wrong)
       expect(accepts(schema, value), JSON.stringify(value)).to.equal(false);
@@ -141,7 +145,7 @@ describe("docs/configuration.md", () => {
       expect(row, `no row for ${path}`).to.be.a("string");
       const value = key["default"];
       if (value === undefined) continue;
-      const shown = typeof value === "string" ? value : JSON.stringify(value);
+      const shown = typeof value === "string" && value !== "" ? value : JSON.stringify(value);
       expect(row, path).to.contain(`\`${shown}\``);
     }
   });

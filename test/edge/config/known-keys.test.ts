@@ -36,10 +36,8 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
 
   it("of parts that are not in this version say so", () => {
     const later: readonly (readonly [string, string])[] = [
-      ["selection: {}", "selection"],
       ["seeding: {}", "seeding"],
       ["credits: {}", "credits"],
-      ["models: { m: { ownership: events } }", "models.m.ownership"],
     ];
     for (const [text, path] of later) {
       const key = path.slice(path.lastIndexOf(".") + 1);
@@ -52,7 +50,6 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
 
   it("values of parts that are not in this version say so, and the only value is taken", () => {
     const values: readonly (readonly [string, string, string, string])[] = [
-      ["trust", "routing_key", "true", "false"],
       ["settlement", "stream_usage", "inject", "observe"],
       ["settlement", "source", "access_log", "response_body"],
     ];
@@ -62,13 +59,6 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
         new RegExp(`${key}: ${bad} is not available in this version; it must be ${good}$`),
       );
     }
-    expect(problemsOf(`${WORKER}models: { m: { policy: cache_aware } }\n`)).to.deep.equal([
-      "weir.yaml:3:16 models.m.policy: cache_aware is not available in this version; " +
-        "it must be power_of_two",
-    ]);
-    expect(problemsOf(`${WORKER}models: { m: { policy: 5 } }\n`)).to.deep.equal([
-      "weir.yaml:3:16 models.m.policy: must be power_of_two, got 5",
-    ]);
   });
 
   it("with an old name give the new one, wherever they stand", () => {
@@ -99,6 +89,14 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
         "load_monitor_interval_secs",
         "adaptive_admission.load_monitor_interval_secs",
       ],
+      ["eviction_interval_secs: 30", "eviction_interval_secs", "selection.eviction_interval_secs"],
+      [
+        "models: { m: { cache_threshold: 0.5 } }",
+        "models.m.cache_threshold",
+        "selection.cache_threshold",
+      ],
+      ["cache_aware_engine_load: true", "cache_aware_engine_load", "selection.engine_load"],
+      ["model_policy: {}", "model_policy", "models.<name>.policy"],
     ];
     for (const [text, path, now] of renamed) {
       expect(problemsOf(`${WORKER}${text}\n`)[0]).to.match(

@@ -35,6 +35,7 @@ describe("loading a configuration", () => {
         load_monitor_interval_secs: 10,
         telemetry_url: "http://127.0.0.1:8101",
         api_key: undefined,
+        kv_events: undefined,
       },
     ]);
     expect([...config.models]).to.deep.equal([]);
@@ -46,6 +47,7 @@ describe("loading a configuration", () => {
       admission_partition: false,
       target_worker_url: false,
       excluded_worker_urls: false,
+      routing_key: false,
       tenant_header_name: "x-weir-tenant-id",
       peers: [],
     });
@@ -84,6 +86,23 @@ describe("loading a configuration", () => {
       feedback_max_token_usage: 0.9,
       feedback_throughput_improvement_ratio: 0.02,
       feedback_reference_rule: false,
+    });
+    expect(config.selection).to.deep.equal({
+      cache_threshold: 0.3,
+      balance_abs_threshold: 64,
+      balance_rel_threshold: 1.5,
+      balance_token_usage_threshold: 1,
+      overload_token_usage_threshold: 1,
+      engine_load: false,
+      fallback_output_token_estimate: 4096,
+      max_cached_owners_per_prefix: 0,
+      cache_owner_spill_cooldown_secs: 0,
+      max_tree_size: 67_108_864,
+      eviction_interval_secs: 60,
+      committed_ttl_s: 600,
+      block_chars: 256,
+      block_size: 16,
+      max_prefix_blocks: 256,
     });
     expect(config.settlement).to.deep.equal({ decode_max_bytes: 67108864 });
     expect(config.health).to.deep.equal({
@@ -159,9 +178,10 @@ settlement: { stream_usage: observe, source: response_body }
       load_monitor_interval_secs: 10,
       telemetry_url: "http://worker-1:8002",
       api_key: undefined,
+      kv_events: undefined,
     });
     expect([...config.models]).to.deep.equal([
-      ["m", { aliases: ["x", "y"], policy: "power_of_two" }],
+      ["m", { aliases: ["x", "y"], policy: "power_of_two", ownership: "committed" }],
     ]);
     expect(config.trust.tenant_header_name).to.equal("x-team");
     expect(config.scheduler.max_concurrent_requests).to.equal(4);
@@ -269,6 +289,23 @@ describe("a file that is not sound YAML", () => {
     expect(problemsOf(`${WORKER}scheduler:\n  queue_size: 1\n  queue_size: 2\n`)).to.deep.equal([
       "weir.yaml:5:3 this key stands twice in one mapping; keep one of them",
     ]);
+  });
+
+  it("refuses two spellings of one key: a number beside its text, and an alias of a key", () => {
+    for (const [models, column] of [
+      ['{ 1: {}, "1": {} }', 18],
+      ['{ true: {}, "true": {} }', 21],
+      ["{ &m m: {}, *m : {} }", 21],
+    ] as const) {
+      expect(problemsOf(`${WORKER}models: ${models}\n`), models).to.deep.equal([
+        `weir.yaml:3:${String(column)} this key stands twice in one mapping; keep one of them`,
+      ]);
+    }
+    expect(problemsOf(`${WORKER}models: { null: {}, "null": {} }\n`)[0]).to.contain(
+      "a name of 1 to",
+    );
+    const models = '{ 1: {}, 2: {}, "null": {}, x1: {} }';
+    expect([...configOf(`${WORKER}models: ${models}\n`).models.keys()]).to.have.length(4);
   });
 
   it("refuses a second document and an unknown tag", () => {

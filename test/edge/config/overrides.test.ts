@@ -48,6 +48,13 @@ describe("environment and flags", () => {
     expect(configOf("", { env }).workers[0]?.url).to.equal("http://h:1");
   });
 
+  it("of two variables that differ in the case of letters only, the second one is refused", () => {
+    const env = { WEIR_MODELS__M__POLICY: "cache_aware", WEIR_MODELS__m__POLICY: "least_load" };
+    expect(problemsOf(WORKER, { env })).to.deep.equal([
+      "environment WEIR_MODELS__m__POLICY sets the same key as WEIR_MODELS__M__POLICY; keep one of them",
+    ]);
+  });
+
   it("leave variables alone that are not settings", () => {
     const env = {
       WEIR_PORT_BASE: "20000",

@@ -88,6 +88,7 @@ const BOUNDS: readonly Bound[] = [
   ),
   onOff("trust.target_worker_url"),
   onOff("trust.excluded_worker_urls"),
+  onOff("trust.routing_key"),
   onOff("headers.aliases"),
   {
     key: "scheduler.max_concurrent_requests",
@@ -160,6 +161,30 @@ const BOUNDS: readonly Bound[] = [
   ),
   onOff("adaptive_admission.feedback_reference_rule"),
   whole("adaptive_admission.load_monitor_interval_secs", 1, 30),
+  decimal("selection.cache_threshold", "0", "1", "-0.01", "1.01"),
+  whole("selection.balance_abs_threshold", 0, 4_294_967_295),
+  {
+    key: "selection.balance_rel_threshold",
+    good: ["1", "1.5", "1.7976931348623157e+308"],
+    bad: ["0.99", "0", "-1", ".inf", ".nan", '"2"', "null"],
+    allowed: "must be a finite number of 1 or more",
+  },
+  ...["balance_token_usage_threshold", "overload_token_usage_threshold"].map((name) => ({
+    key: `selection.${name}`,
+    good: ["5e-324", "0.8", "1"],
+    bad: ["0", "-0.1", "1.0000000000000002", "80", ".inf", ".nan", '"1"', "null"],
+    allowed: "must be a number above 0 and up to 1",
+  })),
+  onOff("selection.engine_load"),
+  whole("selection.fallback_output_token_estimate", 1, 4_294_967_295),
+  whole("selection.max_cached_owners_per_prefix", 0, 1000),
+  whole("selection.cache_owner_spill_cooldown_secs", 0, 86_400),
+  whole("selection.max_tree_size", 1, 4_294_967_296),
+  whole("selection.eviction_interval_secs", 1, 3600),
+  whole("selection.committed_ttl_s", 1, 86_400),
+  whole("selection.block_chars", 1, 65_536),
+  whole("selection.block_size", 1, 4096),
+  whole("selection.max_prefix_blocks", 1, 4096),
   whole("settlement.decode_max_bytes", 65_536, 1_073_741_824),
   {
     key: "health.path",
@@ -187,6 +212,8 @@ const BESIDE: Readonly<Record<string, string>> = {
   "health.timeout_secs": "interval_secs: 100, ",
   // Belongs to the limiter.
   "scheduler.queue_timeout_secs": "enabled: false, ",
+  // A cooldown is for prefixes that may spread.
+  "selection.cache_owner_spill_cooldown_secs": "max_cached_owners_per_prefix: 1, ",
 };
 
 describe("values of a configuration", () => {

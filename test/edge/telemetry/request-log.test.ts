@@ -19,6 +19,8 @@ const EVERYTHING: SettlementRecord = {
   partition: partitionName("global"),
   unknownPartitionHeader: false,
   worker: { url: "http://127.0.0.1:1", id: "w1", generation: 1, revision: 1 },
+  selection: undefined,
+  staleHoldings: 0,
   stream: true,
   outcome: "http_5xx",
   rejection: "scheduler_preempted",

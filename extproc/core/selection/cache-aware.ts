@@ -1,0 +1,171 @@
+// Which worker takes a request so that its prompt is cached there, without making that worker drown?
+//
+//   with a budget of owners      the owner stage decides for every prompt that somebody owns
+//   candidates                   those that the engines' pressure allows, else all
+//   load is imbalanced           it decides: by two choices, and with a budget by a spill
+//   load is balanced             the least loaded owner of the longest match, else two choices
+//
+// With a budget, imbalance cannot take a request away from its owners; without one it comes first. The
+// budget also covers a prompt that nobody owns: whoever gets it is remembered while it is under way.
+
+import type { SelectionConfig } from "../model/selection-config.js";
+import type { MonotonicMs } from "../model/time.js";
+import type { TelemetryStore } from "../workers/telemetry-store.js";
+import type { Worker } from "../workers/worker.js";
+import type { Candidates } from "./candidates.js";
+import type { EngineLoadDecision, SelectionResult } from "./decision.js";
+import { findImbalance, type Imbalance } from "./imbalance.js";
+import type { Loads } from "./loads.js";
+import type { Ownership, OwnershipLookup, PromptPrefix } from "./ownership.js";
+import { OwnerStage, type OwnerStageEnd } from "./owner-stage.js";
+import type { PendingOwners } from "./pending-owners.js";
+import { planPressure, type PressurePlan } from "./pressure.js";
+import type { SeedGuard } from "./seed-guard.js";
+import { Spills, type SpillMemory } from "./spills.js";
+
+export interface CacheAwareOptions {
+  readonly selection: SelectionConfig;
+  readonly loads: Loads;
+  readonly telemetry: TelemetryStore | undefined;
+  readonly lookup: OwnershipLookup;
+  readonly protections: SpillMemory;
+  readonly pending: PendingOwners;
+}
+
+export interface CacheAwareFacts {
+  /** At least one of them is selectable. */
+  readonly candidates: Candidates;
+  /** Undefined when there is no prompt, or none with a full block; `unread` says which. */
+  readonly prefix: PromptPrefix | undefined;
+  readonly unread: "no_prompt" | "short_prompt";
+  readonly guard: SeedGuard;
+}
+
+export interface CacheAwareChoice {
+  /** Undefined when the request is refused. */
+  readonly worker: Worker | undefined;
+  readonly result: SelectionResult;
+  readonly engineLoad: EngineLoadDecision | undefined;
+  /** Undefined when nobody was asked who owns the prompt. */
+  readonly ownership: Ownership | undefined;
+  /** Known owners, whether they could be chosen or not. */
+  readonly owners: number;
+}
+
+const IMBALANCED = {
+  kv_overload: "imbalanced_kv_overload",
+  kv_spread: "imbalanced_kv_spread",
+  reserved: "imbalanced_reserved",
+  requests: "imbalanced_requests",
+} as const satisfies Record<Imbalance, SelectionResult>;
+
+type Picked = readonly [worker: Worker, result: SelectionResult];
+
+export class CacheAware {
+  readonly #options: CacheAwareOptions;
+  readonly #spills: Spills;
+  /** Undefined without a budget of owners. */
+  readonly #stage: OwnerStage | undefined;
+
+  constructor(options: CacheAwareOptions) {
+    const { selection, loads, lookup, pending, protections } = options;
+    const maxOwners = selection.max_cached_owners_per_prefix;
+    this.#options = options;
+    this.#spills = new Spills(protections, loads);
+    if (maxOwners > 0) {
+      const spills = this.#spills;
+      this.#stage = new OwnerStage({ maxOwners, lookup, pending, spills, loads });
+    }
+  }
+
+  choose(facts: CacheAwareFacts, now: MonotonicMs): CacheAwareChoice {
+    const { selection, telemetry } = this.#options;
+    const { candidates, prefix, guard } = facts;
+    const plan = selection.engine_load
+      ? planPressure(candidates.selectable, telemetry, now)
+      : undefined;
+    if (this.#stage === undefined || prefix === undefined) {
+      return this.#withoutBudget(facts, plan, now);
+    }
+    const stage = this.#stage.decide({ candidates, prefix, guard, plan }, now);
+    const { ownership, owners, end } = stage;
+    const scoped = this.#engineLoad(plan, "cached_owner_scoped");
+    switch (end.kind) {
+      case "chosen": {
+        const { worker, result } = end;
+        return { worker, result, engineLoad: scoped, ownership, owners };
+      }
+      case "blocked":
+        return { worker: undefined, result: end.result, engineLoad: scoped, ownership, owners };
+      case "unowned":
+        return this.#unowned(candidates, stage, plan, now);
+    }
+  }
+
+  /** A budget of owners, and a prompt that nobody owns. */
+  #unowned(
+    candidates: Candidates,
+    { ownership, owners }: OwnerStageEnd,
+    plan: PressurePlan | undefined,
+    now: MonotonicMs,
+  ): CacheAwareChoice {
+    const { loads } = this.#options;
+    const allowed = plan?.allowed ?? candidates.selectable;
+    const [worker, result] =
+      findImbalance(this.#options, allowed, now) === undefined
+        ? ([loads.ofTwo(allowed), ownership.miss] as const)
+        : this.#spillUnowned(ownership, allowed, plan, now);
+    return { worker, result, engineLoad: this.#restriction(candidates, plan), ownership, owners };
+  }
+
+  #spillUnowned(
+    ownership: Ownership,
+    allowed: readonly Worker[],
+    plan: PressurePlan | undefined,
+    now: MonotonicMs,
+  ): Picked {
+    const spill = this.#spills.spill(ownership, allowed, now, plan?.calmer);
+    if (spill === undefined) return [this.#options.loads.ofTwo(allowed), "fallback_existing_owner"];
+    return [spill.worker, spill.joined ? "spill_cooldown_hold" : "no_suitable_owner_spill"];
+  }
+
+  /** No budget of owners, or no prompt that could have one. */
+  #withoutBudget(
+    { candidates, prefix, unread }: CacheAwareFacts,
+    plan: PressurePlan | undefined,
+    now: MonotonicMs,
+  ): CacheAwareChoice {
+    const { loads, lookup } = this.#options;
+    const allowed = plan?.allowed ?? candidates.selectable;
+    const engineLoad = this.#restriction(candidates, plan);
+    const imbalance = findImbalance(this.#options, allowed, now);
+    if (imbalance !== undefined || prefix === undefined) {
+      const result = imbalance === undefined ? unread : IMBALANCED[imbalance];
+      const worker = loads.ofTwo(allowed);
+      return { worker, result, engineLoad, ownership: undefined, owners: 0 };
+    }
+    const ownership = lookup.find(prefix, allowed, now);
+    const owners = ownership.owners.length;
+    const [worker, result]: Picked =
+      owners > 0
+        ? [loads.least(ownership.owners, plan?.calmer), "owner_match"]
+        : [loads.ofTwo(allowed), ownership.miss];
+    return { worker, result, engineLoad, ownership, owners };
+  }
+
+  #restriction(
+    { selectable }: Candidates,
+    plan: PressurePlan | undefined,
+  ): EngineLoadDecision | undefined {
+    const all = plan?.allowed.length === selectable.length;
+    return this.#engineLoad(plan, all ? "all_candidates_allowed" : "candidate_set_restricted");
+  }
+
+  #engineLoad(
+    plan: PressurePlan | undefined,
+    withPlan: EngineLoadDecision,
+  ): EngineLoadDecision | undefined {
+    if (!this.#options.selection.engine_load) return undefined;
+    return plan === undefined ? "telemetry_fallback" : withPlan;
+  }
+}
