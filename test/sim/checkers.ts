@@ -4,6 +4,7 @@
 
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import type { Bench } from "../support/desk.js";
+import { CacheBook } from "./cache-book.js";
 import { FairBook, type FairStats } from "./fair-book.js";
 import { CLASSES, type FleetState, type WorkerState } from "./fleet.js";
 import { PartitionBook, type Entry, type PartitionStats } from "./partition-book.js";
@@ -15,6 +16,7 @@ export interface Arrival {
   /** Rank of the class after the tenant's ceiling. */
   readonly rank: number;
   readonly tokens: number;
+  readonly prompt: string;
   /** Key of who pays. */
   readonly tenant: string;
   /** The model a proxy vouched for. */
@@ -51,6 +53,7 @@ export class Book {
   readonly #partitions: ReadonlyMap<string, PartitionBook>;
   readonly #load = new Map<string, number>();
   readonly #fair: FairBook | undefined;
+  readonly #caches: CacheBook | undefined;
   #opened = 0;
   #settled = 0;
 
@@ -64,6 +67,7 @@ export class Book {
     };
     const fair = fleet.plan.fair && new FairBook(fleet.plan.fair, violate);
     this.#fair = fair;
+    this.#caches = fleet.plan.policy === undefined ? undefined : new CacheBook(violate);
     const next = fair && ((lane: readonly Entry[]): Entry | undefined => fair.next(lane));
     this.#partitions = new Map(
       fleet.plan.partitions.map(({ name, queueSize }) => [
@@ -90,6 +94,11 @@ export class Book {
   /** What fair sharing met; undefined without it. */
   get fairStats(): FairStats | undefined {
     return this.#fair?.stats;
+  }
+
+  /** What the choice by caches met; undefined without it. */
+  get cacheStats(): CacheBook["stats"] | undefined {
+    return this.#caches?.stats;
   }
 
   /** Workers came, went, or report something else. */
@@ -169,6 +178,11 @@ export class Book {
     known.state = "running";
     known.worker = runtimeOf(worker);
     this.#load.set(known.worker, (this.#load.get(known.worker) ?? 0) + 1);
+    const present = Array.from(
+      this.#bench.registry.all(),
+      ({ identity }) => `${identity.url} ${String(identity.generation)}`,
+    );
+    this.#caches?.routed(id, known.model, known.arrival.prompt, present, this.#bench.now);
   }
 
   /** Weir refuses a request that a worker has. */
@@ -219,6 +233,13 @@ export class Book {
     this.#checkVictim(known, record);
     this.#checkCharge(known, record);
     this.#fair?.end(id, record.charge?.tokens ?? 0, record.charge?.clockTokens ?? 0);
+    this.#caches?.ended(
+      id,
+      [known.model, known.arrival.prompt, known.worker],
+      record.selection,
+      record.outcome === "success",
+      this.#bench.now,
+    );
     if (known.state === "asking" || known.state === "held") known.partition.leaveLane(known);
     else if (known.state === "running") {
       if (record.promoted !== known.promoted) {
@@ -239,7 +260,8 @@ export class Book {
 
   /** Compares the book with Weir. `turnPending`: Weir has asked for another turn. */
   check(turnPending: boolean): void {
-    const { desk, registry, ledger, now } = this.#bench;
+    const { desk, registry, ledger, now, core } = this.#bench;
+    const { selector } = core;
     let queued = 0;
     for (const view of desk.partitions(now)) {
       const book = this.#partition(view.name);
@@ -265,6 +287,10 @@ export class Book {
       const { url, generation } = worker.identity;
       const load = this.#load.get(`${url} ${String(generation)}`) ?? 0;
       this.#same(`load of ${url}`, worker.runtime.liveLoad, load);
+      // A choice becomes load in the same step, so between events nothing is merely claimed.
+      this.#same(`claims on ${url}`, selector.bookings.claims(generation), 0);
+      const reserved = selector.bookings.reservedTokens(generation);
+      if (reserved > 0 !== load > 0) this.violate(`${url} has ${String(reserved)} tokens reserved`);
     }
     if (this.#fair !== undefined && ledger !== undefined) this.#fair.check(ledger);
     this.#same("waiters", desk.counts.queued, queued);

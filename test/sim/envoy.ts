@@ -100,7 +100,7 @@ export class SimRequest {
   }
 
   start(): void {
-    const { id, model, source, headers, leavesAfterMs } = this.#plan;
+    const { id, model, source, headers, leavesAfterMs, prompt } = this.#plan;
     this.#world.book.opened(this.#plan);
     if (leavesAfterMs !== undefined) {
       this.#after(leavesAfterMs, "leave", () => {
@@ -109,7 +109,11 @@ export class SimRequest {
     }
     this.#tell(requestHeaders({ id, source, headers }));
     this.#after(this.#world.chance.unit() * 20, "body", () => {
-      const body = JSON.stringify({ model, stream: this.#plan.sse, messages: [] });
+      const body = JSON.stringify({
+        model,
+        stream: this.#plan.sse,
+        messages: [{ role: "user", content: prompt }],
+      });
       this.#world.settle();
       this.#world.book.asks(id, () => {
         this.#tell(requestBody(body));

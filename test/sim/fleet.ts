@@ -2,6 +2,7 @@
 // many slots each partition has: from what the healthy workers report now, by the rules as they are
 // written down, sharing no code with Weir.
 
+import type { SelectionPolicy } from "../../extproc/core/model/selection-config.js";
 import { PRIORITY_CLASSES, type PriorityClass } from "../../extproc/core/model/priority.js";
 import type { ConfigSketch } from "../support/config.js";
 import type { FairRule } from "./fair-book.js";
@@ -67,6 +68,8 @@ export interface FleetPlan {
   readonly workers: readonly WorkerRule[];
   /** Absent = waiters of a class are served in the order of arrival. */
   readonly fair?: FairRule;
+  /** How workers are chosen; absent = by two choices. */
+  readonly policy?: SelectionPolicy;
 }
 
 /** The model `gamma` has no partition of its own. */
@@ -121,6 +124,17 @@ export const FLEETS: readonly FleetPlan[] = [
     ],
     fair: FAIR,
   },
+  {
+    title: "with workers chosen by their caches",
+    maximum: 24,
+    workers: WORKERS,
+    partitions: [
+      { name: "alpha", perReplica: 5, queueSize: 30 },
+      { name: "beta", queueSize: 6 },
+      { name: "default", queueSize: 40 },
+    ],
+    policy: "cache_aware",
+  },
 ];
 
 /** Tenants are addresses; the ceiling of the third is that of everybody without a policy. */
@@ -133,6 +147,11 @@ export const TENANTS = [
 
 export const urlOf = (port: number): string => `http://127.0.0.1:${String(port)}`;
 
+function modelsOf({ workers, policy }: FleetPlan): ConfigSketch {
+  if (policy === undefined) return {};
+  return Object.fromEntries(workers.map(({ model }) => [model, { policy }]));
+}
+
 /** The fleet as weir.yaml has it. */
 export function fleetConfig(plan: FleetPlan): ConfigSketch {
   return {
@@ -142,7 +161,7 @@ export function fleetConfig(plan: FleetPlan): ConfigSketch {
       models: [model],
       labels: { max_running_requests: slots },
     })),
-    models: {},
+    models: modelsOf(plan),
     trust: { admission_partition: true, request_model: true, output_token_estimate: true },
     fair_share: plan.fair === undefined ? { enabled: false } : fairShareOf(plan.fair),
     scheduler: {

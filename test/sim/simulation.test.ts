@@ -3,6 +3,7 @@
 
 import { expect } from "chai";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
+import { CACHE_SABOTAGES } from "./cache-sabotage.js";
 import { chosenSeed } from "./chosen-seed.js";
 import { FAIR_SABOTAGES } from "./fair-sabotage.js";
 import { FLEETS, type FleetPlan } from "./fleet.js";
@@ -14,6 +15,7 @@ const MINUTE_MS = 60_000;
 const LENGTH_MINUTES = process.env["CI"] === undefined ? 120 : 30;
 const CANARY_MINUTES = 30;
 const IN_ORDER_OF_ARRIVAL = FLEETS.find(({ fair }) => fair === undefined);
+const BY_CACHE = FLEETS.find(({ policy }) => policy !== undefined);
 const FAIR = FLEETS.find(({ fair }) => fair !== undefined);
 
 /** What a run met, for its log. */
@@ -73,6 +75,7 @@ describe("the simulated fleet", function () {
   for (const [fleet, sabotages] of [
     [IN_ORDER_OF_ARRIVAL, SABOTAGES],
     [FAIR, FAIR_SABOTAGES],
+    [BY_CACHE, CACHE_SABOTAGES],
   ] as const) {
     for (const { title, apply, violation } of sabotages) {
       it(`catches ${title}`, () => {

@@ -13,6 +13,7 @@ import { monotonicMs } from "../../extproc/core/model/time.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import { Bench } from "../support/desk.js";
 import { Chance } from "./chance.js";
+import { PROMPTS } from "./cache-book.js";
 import { Book } from "./checkers.js";
 import { Engine } from "./engine.js";
 import { SimRequest, type EnvoyWorld, type Met } from "./envoy.js";
@@ -164,7 +165,12 @@ export class World {
       events,
       outcomes: this.#book.outcomes,
       rejections: this.#book.rejections,
-      stats: { ...this.#book.stats, ...this.#met, ...this.#book.fairStats },
+      stats: {
+        ...this.#book.stats,
+        ...this.#met,
+        ...this.#book.fairStats,
+        ...this.#book.cacheStats,
+      },
       trace: (this.#hash >>> 0).toString(16),
     };
   }
@@ -258,6 +264,7 @@ export class World {
         partition: this.#fleet.partitionFor(named, model),
         rank: Math.min(index < 0 ? PRIORITY_CLASSES.indexOf("default") : index, tenant.ceiling),
         tokens,
+        prompt: PROMPTS[this.#requests % PROMPTS.length] ?? "",
         tenant: `ip:${tenant.address}`,
         requestModel,
         estimateTokens: estimated ?? DEFAULT_ESTIMATE_TOKENS,

@@ -171,15 +171,15 @@ export class Bench {
     return [account?.charged ?? 0, account?.reserved ?? 0];
   }
 
-  /** Slots in use, waiters, requests alive and live load of all workers: zeros when all is over. */
+  /** Slots in use, waiters, requests alive, live load and bookings of all workers: zeros when all is over. */
   leftovers(): Record<string, number> {
     let inFlight = 0;
     let load = 0;
     for (const view of this.desk.partitions(this.now)) inFlight += sumOf(view.in_flight);
     for (const worker of this.registry.all()) load += worker.runtime.liveLoad;
     const { live, queued } = this.desk.counts;
-    return { inFlight, load, live, queued };
+    return { inFlight, load, live, queued, booked: this.core.selector.bookings.size };
   }
 }
 
-export const NOTHING_LEFT = { inFlight: 0, load: 0, live: 0, queued: 0 };
+export const NOTHING_LEFT = { inFlight: 0, load: 0, live: 0, queued: 0, booked: 0 };

@@ -33,7 +33,7 @@ describe("RequestDesk", () => {
     const bench = new Bench();
     const driven = bench.drive();
     expect(driven.verdicts.map(({ kind }) => kind)).to.deep.equal(["continue", "route"]);
-    expect(bench.leftovers()).to.deep.equal({ inFlight: 1, load: 1, live: 1, queued: 0 });
+    expect(bench.leftovers()).to.include({ inFlight: 1, load: 1, live: 1, queued: 0 });
     bench.advance(80);
     bench.desk.responseHeaders(driven.request, responseHead(), bench.now);
     bench.advance(20);
