@@ -20,7 +20,22 @@ describe("npm run bench", () => {
       6,
     );
     expect(bench.stdout.match(/^ +(PASS|MISS) /gm)).to.have.length(4);
+    expect(bench.stdout.match(/ % +\d\.\d\d +\d+ ms +\d+ ms {2}\w+ \d+ %/g)).to.have.length(7);
   }).timeout(110_000);
+
+  it("shows that cache_aware finds more of the prompts in caches than policies that go by load", async () => {
+    const bench = startProcess(process.execPath, ["test/bench/run.mjs", "selection", "--smoke"]);
+    expect((await bench.ended).code, bench.describe()).to.equal(0);
+    const cached = new Map<string, number>();
+    for (const line of bench.stdout.matchAll(/^ {2}(\w.*?) {2,}(\d+\.\d) % /gm)) {
+      cached.set(line[1] ?? "", Number(line[2]));
+    }
+    const others = ["power_of_two", "round_robin", "least_load"];
+    const best = Math.max(...others.map((policy) => cached.get(policy) ?? NaN));
+    const aware = [...cached].filter(([title]) => !others.includes(title));
+    expect(aware).to.have.length(4);
+    for (const [title, share] of aware) expect(share, title).to.be.above(best);
+  }).timeout(60_000);
 
   it("runs only what is named, and says which benchmarks there are", async () => {
     const one = startProcess(process.execPath, ["test/bench/run.mjs", "scheduler", "--smoke"]);
@@ -29,7 +44,7 @@ describe("npm run bench", () => {
     expect(one.stdout).to.not.include("JSON 1 kB");
     const unknown = startProcess(process.execPath, ["test/bench/run.mjs", "noise"]);
     expect((await unknown.ended).code).to.equal(1);
-    const known = "gateway, scheduler, fair-share, noisy, prefixes";
+    const known = "gateway, scheduler, fair-share, noisy, prefixes, selection";
     expect(unknown.stderr).to.include(`no benchmark "noise"; there are: ${known}`);
   }).timeout(60_000);
 });

@@ -10,6 +10,7 @@ import { benchNoisy } from "./noisy.js";
 import { benchPrefixes } from "./prefixes.js";
 import { print, type Bench } from "./print.js";
 import { benchScheduler } from "./scheduler.js";
+import { benchSelection } from "./selection.js";
 
 const BENCHES: Readonly<Record<string, Bench>> = {
   gateway: benchGateway,
@@ -17,6 +18,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   "fair-share": benchFairShare,
   noisy: benchNoisy,
   prefixes: benchPrefixes,
+  selection: benchSelection,
 };
 
 async function main(): Promise<void> {

@@ -3,8 +3,6 @@
 // whose telemetry paths fail in one way each, and the admin pages, the metrics and the log read as an
 // operator reads them.
 import { expect } from "chai";
-import { pino } from "pino";
-import type { Log } from "../../extproc/edge/telemetry/log.js";
 import {
   expectServed,
   openChat,
@@ -20,25 +18,9 @@ import {
   type EngineSketch,
   type Fleet,
 } from "../support/feedback-fleet.js";
+import { keptLog } from "../support/kept-log.js";
 import { PACED, produceTokens } from "../support/slots.js";
 import type { Stack } from "../support/stack.js";
-
-type LogLine = Readonly<Record<string, unknown>>;
-
-/** A log whose text can be looked at. */
-function keptLog(): {
-  readonly log: Log;
-  readonly text: () => string;
-  readonly lines: () => LogLine[];
-} {
-  const written: string[] = [];
-  const log = pino({ level: "trace" }, { write: (line: string) => written.push(line) });
-  return {
-    log,
-    text: () => written.join(""),
-    lines: () => written.map((line) => JSON.parse(line) as LogLine),
-  };
-}
 
 const failures = async (stack: Stack, reason: string): Promise<number> =>
   (await scrape(stack))("weir_worker_telemetry_failures_total", { reason });

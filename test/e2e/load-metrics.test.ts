@@ -14,7 +14,10 @@ import { startWeir, type LogLine, type WeirProcess } from "../support/weir-proce
 
 const REPOSITORY = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 /** What this load does not bring about. */
-const ELSEWHERE = ["requested_class", "promoted", "preempted_by", "queue_refusal"];
+const ELSEWHERE = [
+  ...["requested_class", "promoted", "preempted_by", "queue_refusal"],
+  ...["engine_load", "prefix_source", "stale_holdings"],
+];
 const SECRET = "sk-0123456789abcdef-never-written-down";
 
 /** Cells of the rows of every table in a part of the page, header rows left out. */

@@ -9,6 +9,8 @@ export interface RequestOptions {
   readonly port: number;
   /** 127.0.0.1 when absent. */
   readonly host?: string;
+  /** Address to connect from; the system's choice when absent. */
+  readonly localAddress?: string;
   /** POST when there is a body, else GET. */
   readonly method?: string;
   /** Sent as it is: not normalised, not encoded. */
@@ -71,6 +73,7 @@ export function open(options: RequestOptions): OpenRequest {
     path: options.path,
     headers: headersOf(options),
     agent: options.agent ?? false,
+    ...(options.localAddress === undefined ? {} : { localAddress: options.localAddress }),
   });
   let aborted = false;
   const abort = (): void => {

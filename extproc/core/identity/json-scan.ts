@@ -22,8 +22,9 @@ import {
   skipString,
   skipValue,
   startOfValue,
+  LongStringEnds,
   TOO_DEEP,
-  type LongStringEnds,
+  type Span,
 } from "./json-skip.js";
 
 /**
@@ -60,16 +61,32 @@ const ESCAPE_BYTES = 6;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Scans one JSON text whose root must be an object. */
-export function scanObject(bytes: Uint8Array, wanted: Wanted): ScanResult {
+/** Where values of a root object stand: found once, for everyone who reads the same text. */
+export interface LocatedRoot {
+  readonly ok: true;
+  readonly values: ReadonlyMap<string, Span>;
+  readonly ends: LongStringEnds;
+}
+type LocatedRootResult = LocatedRoot | { readonly ok: false; readonly fault: JsonFault };
+
+/** Finds the values of some keys in one JSON text whose root must be an object. */
+export function locateRoot(bytes: Uint8Array, names: NameTable): LocatedRootResult {
   const start = startOfValue(bytes);
   if (bytes[start] !== OPEN_BRACE) {
     return fail({ kind: "not_an_object", found: describeValue(bytes[start]) });
   }
-  const root = readObject(bytes, start, wanted);
+  const ends = new LongStringEnds();
+  const root = locateKeys(bytes, start, names, ends);
   if (!root.ok) return root;
   const end = skipBlanks(bytes, root.end);
-  return end === bytes.length ? root : fail({ kind: "malformed", at: end });
+  if (end !== bytes.length) return fail({ kind: "malformed", at: end });
+  return { ok: true, values: root.values, ends };
+}
+
+/** Scans one JSON text whose root must be an object. */
+export function scanObject(bytes: Uint8Array, wanted: Wanted): ScanResult {
+  const root = locateRoot(bytes, namesByLength(Object.keys(wanted)));
+  return root.ok ? readLocated(bytes, root.values, wanted) : root;
 }
 
 /** Decodes and parses a whole JSON text; the value may be of any type. */
@@ -91,31 +108,30 @@ export function parseJson(
   }
 }
 
-type ObjectResult =
-  | { readonly ok: true; readonly value: JsonRecord; readonly end: number }
-  | { readonly ok: false; readonly fault: JsonFault };
-
 /**
- * Reads the object at `start`. Values of wanted keys are only marked on the way and read at the end,
- * so that a key repeated a million times is decoded once. Nested tables make the recursion, so it is
- * as deep as the table of wanted keys.
+ * Reads the wanted ones of some located values. Values are only marked on the way and read at the
+ * end, so that a key repeated a million times is decoded once. Nested tables make the recursion, so
+ * it is as deep as the table of wanted keys.
  */
-function readObject(bytes: Uint8Array, start: number, wanted: Wanted): ObjectResult {
-  const located = locateKeys(bytes, start, namesByLength(Object.keys(wanted)));
-  if (!located.ok) return located;
+export function readLocated(
+  bytes: Uint8Array,
+  values: ReadonlyMap<string, Span>,
+  wanted: Wanted,
+): ScanResult {
   const value: Record<string, unknown> = {};
-  for (const [name, { start: valueStart }] of located.values) {
-    const read = readValue(bytes, valueStart, wanted[name] ?? "presence");
+  for (const [name, { start }] of values) {
+    const how = Object.hasOwn(wanted, name) ? wanted[name] : undefined;
+    if (how === undefined) continue;
+    const read = readValue(bytes, start, how);
     if (!read.ok) return read;
     value[name] = read.value;
   }
-  return { ok: true, value, end: located.end };
+  return { ok: true, value };
 }
 
-/** The bytes of a value, `end` being the offset behind it. */
-export interface Span {
-  readonly start: number;
-  readonly end: number;
+function readObject(bytes: Uint8Array, start: number, wanted: Wanted): ScanResult {
+  const located = locateKeys(bytes, start, namesByLength(Object.keys(wanted)));
+  return located.ok ? readLocated(bytes, located.values, wanted) : located;
 }
 
 type LocateResult =
@@ -128,15 +144,25 @@ type LocateResult =
     }
   | { readonly ok: false; readonly fault: JsonFault };
 
-/** Where the values of the wanted keys of the object at `start` stand; of equal keys the last counts. */
+/**
+ * Where the values of the wanted keys of the object at `start` stand; of equal keys the last counts.
+ * An object that takes more than `lookBytes` to pass over reads as malformed: who sets a limit gives
+ * up at either.
+ */
 export function locateKeys(
   bytes: Uint8Array,
   start: number,
   names: NameTable,
   ends?: LongStringEnds,
+  lookBytes = Infinity,
 ): LocateResult {
   const values = new Map<string, Span>();
-  let at = skipBlanks(bytes, start + 1);
+  const jumpedBefore = ends?.jumpedBytes ?? 0;
+  /** The bytes that may still be looked at, from `at` on. */
+  const left = (at: number): number =>
+    lookBytes - (at - start) + (ends?.jumpedBytes ?? 0) - jumpedBefore;
+  const blanks = (at: number): number => skipBlanks(bytes, at, at + left(at));
+  let at = blanks(start + 1);
   let more = bytes[at] !== CLOSE_BRACE;
   let keys = 0;
   while (more) {
@@ -144,16 +170,16 @@ export function locateKeys(
     if (keys > OBJECT_KEYS_MAX) return fail({ kind: "too_many_keys" });
     const keyEnd = bytes[at] === QUOTE ? skipString(bytes, at, ends) : MALFORMED;
     if (keyEnd < 0) return fail({ kind: "malformed", at });
-    const colon = skipBlanks(bytes, keyEnd);
+    const colon = blanks(keyEnd);
     if (bytes[colon] !== COLON) return fail({ kind: "malformed", at: colon });
-    const valueStart = skipBlanks(bytes, colon + 1);
-    const valueEnd = skipValue(bytes, valueStart, ends);
+    const valueStart = blanks(colon + 1);
+    const valueEnd = skipValue(bytes, valueStart, ends, left(valueStart));
     if (valueEnd === TOO_DEEP) return fail({ kind: "too_deep" });
     if (valueEnd < 0) return fail({ kind: "malformed", at: valueStart });
     const name = findKey(bytes, at + 1, keyEnd - 1, names);
     if (name !== undefined) values.set(name, { start: valueStart, end: valueEnd });
-    at = skipBlanks(bytes, valueEnd);
-    if (bytes[at] === COMMA) at = skipBlanks(bytes, at + 1);
+    at = blanks(valueEnd);
+    if (bytes[at] === COMMA) at = blanks(at + 1);
     else if (bytes[at] === CLOSE_BRACE) more = false;
     else return fail({ kind: "malformed", at });
   }

@@ -22,6 +22,12 @@ const NEAR_BYTES = 64;
 /** Strings of at least so many bytes are worth remembering; a body of 64 MiB holds 16,384 of them. */
 const LONG_STRING_MIN_BYTES = 4_096;
 
+/** The bytes of a value, `end` being the offset behind it. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+}
+
 /** Where long strings of one text end: kept by a reader that comes past the same string again. */
 export class LongStringEnds {
   readonly #ends = new Map<number, number>();
@@ -41,6 +47,11 @@ export class LongStringEnds {
   set(start: number, end: number): void {
     if (end - start >= LONG_STRING_MIN_BYTES) this.#ends.set(start, end);
   }
+
+  /** The long strings that begin between two offsets, quotes included. */
+  *between(from: number, to: number): IterableIterator<Span> {
+    for (const [start, end] of this.#ends) if (start >= from && start < to) yield { start, end };
+  }
 }
 
 /** By byte value: whether skipping a container has to look at it. A table is the fastest test. */
@@ -52,6 +63,8 @@ const isQuoteOrBracket = Uint8Array.from({ length: 256 }, (_, byte) =>
 export const MALFORMED = -1;
 /** The value nests deeper than `NESTING_MAX_DEPTH`. */
 export const TOO_DEEP = -2;
+/** The bytes that may be looked at end before the value does. */
+export const OUT_OF_LOOKS = -3;
 
 /** The offset of the first byte that counts: behind a byte order mark and blanks. */
 export function startOfValue(bytes: Uint8Array): number {
@@ -66,13 +79,25 @@ export function nestsTooDeep(bytes: Uint8Array, start: number): boolean {
   return skipContainer(bytes, start, 0) === TOO_DEEP;
 }
 
-/** The offset behind the value at `start`, inside a root object; negative when there is none. */
-export function skipValue(bytes: Uint8Array, start: number, ends?: LongStringEnds): number {
+/**
+ * The offset behind the value at `start`, inside a root object; negative when there is none. At most
+ * `lookBytes` are looked at, besides long strings, whose end is known or soon found.
+ */
+export function skipValue(
+  bytes: Uint8Array,
+  start: number,
+  ends?: LongStringEnds,
+  lookBytes = Infinity,
+): number {
   const first = bytes[start];
   if (first === QUOTE) return skipString(bytes, start, ends);
-  if (first === OPEN_BRACE || first === OPEN_BRACKET) return skipContainer(bytes, start, 1, ends);
+  if (first === OPEN_BRACE || first === OPEN_BRACKET) {
+    return skipContainer(bytes, start, 1, ends, lookBytes);
+  }
+  const limit = start + lookBytes;
   let at = start;
-  while (isScalarByte(bytes[at])) at += 1;
+  while (isScalarByte(bytes[at]) && at < limit) at += 1;
+  if (at >= limit) return OUT_OF_LOOKS;
   return at === start ? MALFORMED : at;
 }
 
@@ -122,18 +147,22 @@ function skipContainer(
   start: number,
   outerDepth: number,
   ends?: LongStringEnds,
+  lookBytes = Infinity,
 ): number {
+  let limit = Math.min(bytes.length, start + lookBytes);
   let depth = 1;
   let at = start + 1;
-  while (at < bytes.length) {
+  while (at < limit) {
     const byte = bytes[at] ?? 0;
     if (!isQuoteOrBracket[byte]) {
       at += 1;
       continue;
     }
     if (byte === QUOTE) {
-      at = skipString(bytes, at, ends);
-      if (at < 0) return MALFORMED;
+      const end = skipString(bytes, at, ends);
+      if (end < 0) return MALFORMED;
+      if (end - at >= LONG_STRING_MIN_BYTES) limit = Math.min(bytes.length, limit + end - at);
+      at = end;
       continue;
     }
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
@@ -145,15 +174,16 @@ function skipContainer(
     }
     at += 1;
   }
-  return MALFORMED;
+  return limit < bytes.length ? OUT_OF_LOOKS : MALFORMED;
 }
 
-/** The offset of the first byte at or behind `start` that is no blank of JSON. */
-export function skipBlanks(bytes: Uint8Array, start: number): number {
+/** The offset of the first byte at or behind `start` that is no blank of JSON, or `limit`. */
+export function skipBlanks(bytes: Uint8Array, start: number, limit = Infinity): number {
   let at = start;
   for (;;) {
     const byte = bytes[at];
     if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at;
+    if (at >= limit) return at;
     at += 1;
   }
 }

@@ -6,98 +6,36 @@
 // Ids of tool calls are left out too: most templates drop them, and a template that shows them costs
 // one hint that was wrong.
 //
-// Plain text parts are text, tool parts are rendered field by field, and every other part counts as
-// media, known to Weir or not: a kind Weir has never heard of is most likely a picture.
+// Plain text parts are text; tool parts, documents and search results are rendered field by field, with
+// all that a model sees of them; of pictures, sounds and films only what identifies them. A part of a
+// kind that Weir has never heard of is written whole: text in it is text, data are sampled.
 
-import { namesByLength, type Span } from "./json-scan.js";
-import { OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./json-skip.js";
-import { writeJson, writeMedia } from "./prompt-json.js";
+import { OPEN_BRACE, OPEN_BRACKET, QUOTE, type Span } from "./json-skip.js";
+import {
+  CALL,
+  CALL_NAMES,
+  ITEM_TYPES,
+  MEDIA_FIELDS,
+  MEDIA_PARTS,
+  MESSAGE_FIELDS,
+  MESSAGE_NAMES,
+  PART_DEPTH_MAX,
+  PART_NAMES,
+  PART_TYPES,
+  SOURCE_FIELDS,
+  SOURCE_NAMES,
+  STRUCTURED_PARTS,
+  TEXT_PARTS,
+  TEXT_SOURCES,
+  type Fields,
+  type How,
+} from "./prompt-fields.js";
+import { beginsWith, writeJson, writeMedia, writeMixed } from "./prompt-json.js";
 import type { PromptScan } from "./prompt-scan.js";
 import { CLOSE, FIELD, MESSAGE, OPEN, PART, VALUE, type PromptWriter } from "./prompt-writer.js";
 
-/**
- * How a field is written: `text` = a string as text, another value as JSON; `parts` = a string or
- * an array of parts; `calls` = an array of tool calls; `media` = JSON with long strings by reference;
- * a table = an object, field by field.
- */
-type How = "text" | "parts" | "calls" | "media" | Fields;
-interface Field {
-  readonly name: string;
-  readonly how: How;
-}
-type Fields = readonly Field[];
-
-function fields(table: Readonly<Record<string, How>>): Fields {
-  return Object.entries(table).map(([name, how]) => ({ name, how }));
-}
-
-function namesOf(table: Fields): readonly string[] {
-  return table.map(({ name }) => name);
-}
-
-const FUNCTION = fields({ name: "text", arguments: "text", input: "text" });
-const CALL: Fields = [...fields({ function: FUNCTION, custom: FUNCTION }), ...FUNCTION];
-/** Of a message, and of an item of the responses endpoint, in the order of the text. */
-const MESSAGE_FIELDS = fields({
-  content: "parts",
-  name: "text",
-  reasoning_content: "text",
-  reasoning: "text",
-  summary: "parts",
-  refusal: "text",
-  tool_calls: "calls",
-  function_call: CALL,
-  arguments: "text",
-  input: "text",
-  output: "parts",
-});
-/** Items without a role whose fields are known; another one is media as a whole. */
-const ITEM_TYPES = namesByLength([
-  "message",
-  "reasoning",
-  "function_call",
-  "function_call_output",
-  "custom_tool_call",
-  "custom_tool_call_output",
-]);
-/** Parts that are text and nothing else, with the field that holds it. */
-const TEXT_PARTS: ReadonlyMap<string, string> = new Map([
-  ["text", "text"],
-  ["input_text", "text"],
-  ["output_text", "text"],
-  ["summary_text", "text"],
-  ["reasoning_text", "text"],
-  ["refusal", "refusal"],
-]);
-const STRUCTURED_PARTS: ReadonlyMap<string, Fields> = new Map<string, Fields>([
-  ["thinking", fields({ thinking: "text" })],
-  ["tool_use", fields({ name: "text", input: "text" })],
-  ["tool_result", fields({ content: "parts" })],
-]);
-/** What identifies a media part; markers beside it do not. */
-const MEDIA_FIELDS = fields({
-  image_url: "media",
-  image: "media",
-  input_audio: "media",
-  audio_url: "media",
-  audio: "media",
-  video_url: "media",
-  video: "media",
-  file: "media",
-  file_data: "media",
-  file_url: "media",
-  file_id: "media",
-  source: "media",
-  uuid: "media",
-});
-
-const MESSAGE_NAMES = namesByLength(["role", "type", ...namesOf(MESSAGE_FIELDS)]);
-const PART_NAMES = namesByLength([
-  ...["type", "text", "refusal", "thinking", "name", "input", "content"],
-  ...namesOf(MEDIA_FIELDS),
-]);
-const PART_TYPES = namesByLength([...TEXT_PARTS.keys(), ...STRUCTURED_PARTS.keys()]);
-const CALL_NAMES = namesByLength(namesOf(CALL));
+/** What a media type of text begins with. */
+const TEXT_TYPE = "text";
 const LETTER_N = 0x6e;
 
 export class MessageRenderer {
@@ -119,7 +57,7 @@ export class MessageRenderer {
   /** One message that consists of its content: a string or an array of parts. */
   message(role: string, content: Span): void {
     this.#writer.mark(MESSAGE + role + VALUE);
-    this.#value(content, "parts", false);
+    this.#value(content, "parts", 0);
   }
 
   /** The messages, or items, of an array. */
@@ -151,42 +89,46 @@ export class MessageRenderer {
       this.#uncounted(role);
     } else if (kind === undefined) {
       writer.mark(VALUE + OPEN);
-      writeMedia(scan, writer, { start, end });
+      writeMixed(scan, writer, { start, end });
       writer.mark(CLOSE);
       return end;
     } else if (kind !== "message") {
       writer.mark(FIELD + kind);
     }
     writer.mark(VALUE);
-    this.#fields(values, MESSAGE_FIELDS, false);
+    this.#fields(values, MESSAGE_FIELDS, 0);
     return end;
   }
 
-  #fields(values: ReadonlyMap<string, Span>, table: Fields, nested: boolean): void {
+  #fields(values: ReadonlyMap<string, Span>, table: Fields, depth: number): void {
     for (const { name, how } of table) {
       const value = values.get(name);
       // Null stands for an absent field.
       if (value === undefined || this.#scan.startsWith(value, LETTER_N)) continue;
       if (name !== "content") this.#writer.mark(FIELD + name + VALUE);
-      this.#value(value, how, nested);
+      this.#value(value, how, depth);
     }
   }
 
-  #value(value: Span, how: How, nested: boolean): void {
+  #value(value: Span, how: How, depth: number): void {
     const scan = this.#scan;
     if (scan.stoppedAt !== undefined) return;
     if (how === "media") {
       writeMedia(scan, this.#writer, value);
+    } else if (how === "mixed") {
+      writeMixed(scan, this.#writer, value);
+    } else if (how === "source" && scan.startsWith(value, OPEN_BRACE)) {
+      this.#source(value, depth);
     } else if (scan.startsWith(value, QUOTE)) {
       this.text(value);
     } else if (how === "parts" && scan.startsWith(value, OPEN_BRACKET)) {
-      scan.each(value, (start, index) => this.#part(start, index, nested));
+      scan.each(value, (start, index) => this.#part(start, index, depth));
     } else if (how === "calls" && scan.startsWith(value, OPEN_BRACKET)) {
       scan.each(value, (start) => this.#call(start));
     } else if (Array.isArray(how) && scan.startsWith(value, OPEN_BRACE)) {
       const { values } = scan.object(value.start, CALL_NAMES);
       this.#writer.mark(OPEN);
-      this.#fields(values, how, nested);
+      this.#fields(values, how, depth);
       this.#writer.mark(CLOSE);
     } else {
       writeJson(scan, this.#writer, value);
@@ -195,18 +137,18 @@ export class MessageRenderer {
 
   #call(start: number): number {
     const value = this.#scan.valueAt(start);
-    this.#value(value, CALL, false);
+    this.#value(value, CALL, 0);
     return value.end;
   }
 
-  #part(start: number, index: number, nested: boolean): number {
+  #part(start: number, index: number, depth: number): number {
     const scan = this.#scan;
     const writer = this.#writer;
     // A single text part and a plain string are the same prompt, so the first part has no mark.
     if (index > 0) writer.mark(PART);
     if (scan.bytes[start] !== OPEN_BRACE) {
       const value = scan.valueAt(start);
-      this.#value(value, "text", nested);
+      this.#value(value, "text", depth);
       return value.end;
     }
     const { values, end } = scan.object(start, PART_NAMES);
@@ -221,18 +163,31 @@ export class MessageRenderer {
     writer.mark(OPEN);
     if (type !== undefined && scan.startsWith(type, QUOTE)) this.#uncounted(type);
     writer.mark(VALUE);
-    const structured = STRUCTURED_PARTS.get(kind);
-    // Results hold media, but no further results; deeper ones are taken like media.
-    if (structured !== undefined && !nested) this.#fields(values, structured, true);
-    else this.#media(values, { start, end });
+    const structured = depth < PART_DEPTH_MAX ? STRUCTURED_PARTS.get(kind) : undefined;
+    const media = type === undefined ? MEDIA_FIELDS : MEDIA_PARTS.get(kind);
+    if (structured !== undefined) this.#fields(values, structured, depth + 1);
+    else if (media?.some(({ name }) => values.has(name))) this.#fields(values, media, depth);
+    else writeMixed(scan, writer, { start, end });
     writer.mark(CLOSE);
     return end;
   }
 
-  #media(values: ReadonlyMap<string, Span>, part: Span): void {
-    const known = MEDIA_FIELDS.some(({ name }) => values.has(name));
-    if (known) this.#fields(values, MEDIA_FIELDS, true);
-    else writeMedia(this.#scan, this.#writer, part);
+  /** The source of a document: text as text, a file by reference. */
+  #source(value: Span, depth: number): void {
+    const scan = this.#scan;
+    const { values } = scan.object(value.start, SOURCE_NAMES);
+    if (scan.stoppedAt !== undefined) return;
+    const mediaType = values.get("media_type");
+    const isText =
+      scan.word(values.get("type"), TEXT_SOURCES) !== undefined ||
+      (mediaType !== undefined && beginsWith(scan.bytes, mediaType.start + 1, TEXT_TYPE));
+    if (!isText) {
+      writeMixed(scan, this.#writer, value);
+      return;
+    }
+    this.#writer.mark(OPEN);
+    this.#fields(values, SOURCE_FIELDS, depth);
+    this.#writer.mark(CLOSE);
   }
 
   #uncounted(value: Span): void {

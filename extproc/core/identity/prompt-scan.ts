@@ -1,22 +1,37 @@
 // Steps through the parts of a body that make up its prompt, under one budget of work. A body may
-// hold a million messages, parts or keys; each costs a look, and looks are what would stall the
-// answers of other clients. So every element, every key and every 256 bytes between them take one
-// step, and when the steps are used up, or the body turns out to be damaged, the scan stands still:
-// every walk then ends at once, and what lies behind `stoppedAt` is only measured. Where long strings
-// end is remembered, because the walks come past the same string on several levels. Positions are
-// byte offsets.
+// hold a million messages, parts or keys, or megabytes of blanks; each costs a look, and looks are what
+// would stall the answers of other clients. So every element, every key and every 256 bytes that are
+// looked at take one step, and when the steps are used up, or the body turns out to be damaged, the
+// scan stands still: every walk then ends at once, and what lies behind `stoppedAt` is only measured.
+// No walk looks further than its steps reach, whatever it is in the middle of. Where long strings end
+// is known from finding the top-level values, so they take no steps. Positions are byte offsets.
 
-import { findKey, locateKeys, type NameTable, type Span } from "./json-scan.js";
-import { CLOSE_BRACKET, COMMA, LongStringEnds, QUOTE, skipBlanks, skipValue } from "./json-skip.js";
+import { findKey, locateKeys, type NameTable } from "./json-scan.js";
+import {
+  CLOSE_BRACKET,
+  COMMA,
+  QUOTE,
+  skipBlanks,
+  skipValue,
+  type LongStringEnds,
+  type Span,
+} from "./json-skip.js";
 
 /**
- * Steps of one body. A message of a few hundred bytes takes about five, so this is enough for six
- * thousand messages, and all steps together cost a few dozen milliseconds at worst.
+ * Steps of one body. A message of a few hundred bytes takes about five, so this is enough for three
+ * thousand messages. All steps together cost about ten milliseconds, which is less than a body of the
+ * size that they last for costs anyway.
  */
-export const PROMPT_STEPS_MAX = 32_768;
-/** Bytes that take one step when they have to be passed over; long strings are jumped and take none. */
+export const PROMPT_STEPS_MAX = 16_384;
+/** Bytes that take one step when they have to be passed over. */
 const STEP_BYTES = 256;
+/** Plain bytes that are passed at once. */
+const PASS_BYTES = 4_096;
 const NO_VALUES: ReadonlyMap<string, Span> = new Map();
+/** By byte value: a quote or a blank of JSON. */
+const isQuoteOrBlank = Uint8Array.from({ length: 256 }, (_, byte) =>
+  [QUOTE, 0x20, 0x0a, 0x0d, 0x09].includes(byte) ? 1 : 0,
+);
 
 interface ObjectValues {
   readonly values: ReadonlyMap<string, Span>;
@@ -25,12 +40,16 @@ interface ObjectValues {
 
 export class PromptScan {
   readonly bytes: Uint8Array;
-  readonly #ends = new LongStringEnds();
-  #steps = 0;
+  /** Where the long strings of the body end. */
+  readonly ends: LongStringEnds;
+  /** What is left of the budget, in bytes that may be looked at. */
+  #lookBytes: number;
   #stoppedAt: number | undefined;
 
-  constructor(bytes: Uint8Array) {
+  constructor(bytes: Uint8Array, ends: LongStringEnds, steps: number) {
     this.bytes = bytes;
+    this.ends = ends;
+    this.#lookBytes = steps * STEP_BYTES;
   }
 
   /** Where the scan gave up; undefined while it goes on. */
@@ -41,53 +60,62 @@ export class PromptScan {
   /** Gives up: the body cannot be read, or not be read further, from here. */
   stop(at: number): void {
     this.#stoppedAt ??= at;
-  }
-
-  /** The values of the whole body. Takes no steps: every body has to be passed over once. */
-  root(start: number, names: NameTable): ObjectValues {
-    const located = locateKeys(this.bytes, start, names, this.#ends);
-    if (located.ok) return located;
-    this.stop(start);
-    return { values: NO_VALUES, end: start };
+    this.#lookBytes = 0;
   }
 
   /** The value that starts here. */
   valueAt(start: number): Span {
-    const jumped = this.#ends.jumpedBytes;
-    const end = skipValue(this.bytes, start, this.#ends);
+    const jumped = this.ends.jumpedBytes;
+    const end = skipValue(this.bytes, start, this.ends, this.#lookBytes);
     if (end < 0) {
       this.stop(start);
       return { start, end: start };
     }
-    this.#take((end - start - this.#ends.jumpedBytes + jumped) / STEP_BYTES, start);
+    this.#take(end - start - this.ends.jumpedBytes + jumped, start);
     return { start, end };
   }
 
   /** The values of the wanted keys of an object, and where it ends. */
   object(start: number, names: NameTable): ObjectValues {
-    const jumped = this.#ends.jumpedBytes;
-    const located = locateKeys(this.bytes, start, names, this.#ends);
+    const jumped = this.ends.jumpedBytes;
+    const located = locateKeys(this.bytes, start, names, this.ends, this.#lookBytes);
     if (!located.ok) {
       this.stop(start);
       return { values: NO_VALUES, end: start };
     }
-    const passedBytes = located.end - start - this.#ends.jumpedBytes + jumped;
-    this.#take(located.keys + passedBytes / STEP_BYTES, start);
+    const passedBytes = located.end - start - this.ends.jumpedBytes + jumped;
+    this.#take(located.keys * STEP_BYTES + passedBytes, start);
     return located;
+  }
+
+  /** The first offset at or behind `start` that is no blank, as far as the budget reaches. */
+  blanks(start: number): number {
+    const end = skipBlanks(this.bytes, start, start + this.#lookBytes + 1);
+    if (end > start) this.#take(end - start, start);
+    return end;
+  }
+
+  /** The offset of the next quote or blank before `end`, or one on the way there. */
+  pass(start: number, end: number): number {
+    const limit = Math.min(end, start + PASS_BYTES);
+    let at = start;
+    while (at < limit && !isQuoteOrBlank[this.bytes[at] ?? 0]) at += 1;
+    this.#take(at - start, start);
+    return at;
   }
 
   /** Calls `visit` with the start of each element of an array; it returns where the element ends. */
   each(array: Span, visit: (start: number, index: number) => number): void {
-    let at = skipBlanks(this.bytes, array.start + 1);
+    let at = this.blanks(array.start + 1);
     if (this.bytes[at] === CLOSE_BRACKET) return;
-    for (let index = 0; this.#take(1, at); index += 1) {
-      const end = skipBlanks(this.bytes, visit(at, index));
+    for (let index = 0; this.#take(STEP_BYTES, at); index += 1) {
+      const end = this.blanks(visit(at, index));
       if (this.#stoppedAt !== undefined) return;
       if (this.bytes[end] !== COMMA) {
         if (this.bytes[end] !== CLOSE_BRACKET) this.stop(end);
         return;
       }
-      at = skipBlanks(this.bytes, end + 1);
+      at = this.blanks(end + 1);
     }
   }
 
@@ -101,9 +129,9 @@ export class PromptScan {
     return this.bytes[value.start] === byte;
   }
 
-  #take(steps: number, at: number): boolean {
-    this.#steps += steps;
-    if (this.#steps > PROMPT_STEPS_MAX) this.stop(at);
+  #take(lookBytes: number, at: number): boolean {
+    if (lookBytes > this.#lookBytes) this.stop(at);
+    else this.#lookBytes -= lookBytes;
     return this.#stoppedAt === undefined;
   }
 }

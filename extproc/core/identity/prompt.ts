@@ -1,32 +1,33 @@
 // The beginning of one request's prompt, by which its prefix is known: as text in a canonical form,
 // or as token ids where the client sends them. The body is scanned, never built, and one way for
-// every size: the top-level keys are found, then tools, system text and messages are rendered until
-// the limit is reached. Of the rest only the length of its text is taken, for an estimate of input
-// tokens. So a giant body costs hardly more than finding its end, and a prompt is the same whatever
-// stands behind it. What cannot be read ends the prompt: the engine gets the same bytes and answers
-// that better.
+// every size: the top-level values are found, then rendered section by section until the limit is
+// reached. Of the rest only the length of its text is taken, for an estimate of input tokens; and
+// where a body takes too much work, its bytes stand for that length. So a giant body costs no more
+// than finding its end, and a prompt is the same whatever stands behind it. What cannot be read ends
+// the prompt: the engine gets the same bytes and answers that better.
 
 import { assertNever } from "../model/invariant.js";
-import { namesByLength, type Span } from "./json-scan.js";
+import { locateRoot, namesByLength, type LocatedRoot } from "./json-scan.js";
 import {
+  CLOSE_BRACE,
   CLOSE_BRACKET,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
-  skipBlanks,
-  startOfValue,
+  type Span,
 } from "./json-skip.js";
 import type { Endpoint } from "./paths.js";
-import { writeMedia } from "./prompt-json.js";
+import { looksLikeData, writeJson, writeMedia, writeUncounted } from "./prompt-json.js";
 import { MessageRenderer } from "./prompt-messages.js";
-import { PromptScan } from "./prompt-scan.js";
-import { readTokens } from "./prompt-tokens.js";
+import { PROMPT_STEPS_MAX, PromptScan } from "./prompt-scan.js";
+import { PROMPT_NAMES, SECTIONS, type Section, type SectionKind } from "./prompt-sections.js";
+import { readTokens, TOKENS_READ_MAX } from "./prompt-tokens.js";
 import { CLOSE, OPEN, PromptWriter, VALUE } from "./prompt-writer.js";
 
 export type PromptContent =
   | {
       readonly kind: "text";
-      /** Canonical text, cut at `maxChars`. */
+      /** Canonical text, cut at `maxChars`; empty when only the length could be read. */
       readonly text: string;
       /** A quarter of the bytes of all text, rounded up, at least 1. */
       readonly inputTokens: number;
@@ -40,7 +41,7 @@ export type PromptContent =
     };
 
 export interface PromptLimits {
-  /** UTF-16 characters of a text prompt. */
+  /** UTF-16 characters of a text prompt. Up to 1, only the length is wanted, and less work is done. */
   readonly maxChars: number;
   /** Tokens of a token prompt. */
   readonly maxTokens: number;
@@ -48,82 +49,41 @@ export interface PromptLimits {
 
 /** A common rule of thumb; it only weighs requests against each other. */
 const BYTES_PER_TOKEN = 4;
+/** Of the usual work, what is done where only a length is wanted: 750 messages are still counted. */
+export const LENGTH_ONLY_SHARE = 1 / 4;
 
-/**
- * How a top-level value enters the prompt: `tools`; `system` and `user` = a message of that role;
- * `state` = an identifier of what the engine has kept; `media` = beside the text, taken as before it;
- * `messages` = a conversation; `prompt` = plain text or token ids.
- */
-type Section = "tools" | "system" | "state" | "media" | "messages" | "prompt";
-type Sections = readonly (readonly [name: string, section: Section])[];
+/** A body holds thousands of long strings, so four places of each have to do. */
+const UNREAD_STRIDE = 16;
 
-/** What makes up a prompt, in the order of its text, which ends with `messages` or `prompt`. */
-const SECTIONS: ReadonlyMap<Endpoint, Sections> = new Map<Endpoint, Sections>([
-  [
-    "chat",
-    [
-      ["tools", "tools"],
-      ["messages", "messages"],
-    ],
-  ],
-  [
-    "messages",
-    [
-      ["tools", "tools"],
-      ["system", "system"],
-      ["messages", "messages"],
-    ],
-  ],
-  [
-    "responses",
-    [
-      ["tools", "tools"],
-      ["instructions", "system"],
-      ["previous_response_id", "state"],
-      ["input", "messages"],
-    ],
-  ],
-  ["completions", [["prompt", "prompt"]]],
-  [
-    "generate",
-    [
-      ["image_data", "media"],
-      ["video_data", "media"],
-      ["audio_data", "media"],
-      ["text", "prompt"],
-      ["input_ids", "prompt"],
-    ],
-  ],
-]);
-const NAMES = namesByLength([
-  ...new Set([...SECTIONS.values()].flatMap((sections) => sections.map(([name]) => name))),
-]);
+const NONE = namesByLength(["none"]);
 const LETTER_N = 0x6e;
 
 /**
- * Reads the prompt of a body that `readShape` has accepted. Undefined when the endpoint generates no
- * tokens, and when the body has no prompt that can be read.
+ * Reads the prompt of a body that `readShape` has accepted; `root` is what that has located, if it
+ * has. Undefined when the endpoint generates no tokens, and when the body has no prompt of a known
+ * form. A prompt that takes too much work has the text gathered till then, and an estimated length.
  */
 export function readPrompt(
   endpoint: Endpoint,
   body: Uint8Array,
   limits: PromptLimits,
+  root?: LocatedRoot,
 ): PromptContent | undefined {
   const sections = SECTIONS.get(endpoint);
-  const start = startOfValue(body);
-  if (sections === undefined || body[start] !== OPEN_BRACE) return undefined;
-  const scan = new PromptScan(body);
-  const { values } = scan.root(start, NAMES);
-  if (scan.stoppedAt !== undefined) return undefined;
+  if (sections === undefined) return undefined;
+  const located = root ?? locateRoot(body, PROMPT_NAMES);
+  if (!located.ok) return undefined;
+  const share = limits.maxChars <= 1 ? LENGTH_ONLY_SHARE : 1;
+  const scan = new PromptScan(body, located.ends, PROMPT_STEPS_MAX * share);
   const reader = new PromptReader(scan, limits.maxChars);
-  for (const [name, section] of sections) {
-    const value = values.get(name);
-    if (value === undefined || scan.startsWith(value, LETTER_N)) continue;
-    if (section === "prompt" && isTokens(body, value)) {
-      // Equal ids with other media are another prompt, and ids cannot tell.
-      return reader.empty ? tokenPrompt(body, value, limits.maxTokens) : undefined;
+  for (const section of sections) {
+    const value = valueOf(scan, section, located.values);
+    if (value === undefined || isAbsent(scan, section.kind, value)) continue;
+    if (section.kind === "prompt" && isTokens(scan, value)) {
+      const read = readTokens(body, value, limits.maxTokens, TOKENS_READ_MAX * share);
+      return read && reader.tokens(read.tokens, Math.max(1, read.count));
     }
-    const complete = reader.read(section, name, value);
+    const complete = reader.read(section.kind, section.key, value);
     reader.countUnread(value);
     if (complete) return reader.content();
   }
@@ -134,7 +94,7 @@ class PromptReader {
   readonly #scan: PromptScan;
   readonly #writer: PromptWriter;
   readonly #renderer: MessageRenderer;
-  #empty = true;
+  #hasState = false;
 
   constructor(scan: PromptScan, maxChars: number) {
     this.#scan = scan;
@@ -142,26 +102,28 @@ class PromptReader {
     this.#renderer = new MessageRenderer(scan, this.#writer);
   }
 
-  /** Nothing has been read yet. */
-  get empty(): boolean {
-    return this.#empty;
-  }
-
   /** Reads one section; whether the prompt ends with it. */
-  read(section: Section, name: string, value: Span): boolean {
+  read(kind: SectionKind, key: string, value: Span): boolean {
     const isString = this.#scan.startsWith(value, QUOTE);
     const isArray = this.#scan.startsWith(value, OPEN_BRACKET);
-    this.#empty = false;
-    switch (section) {
+    switch (kind) {
+      case "choice":
+        if (this.#isNone(value)) this.#aside(key, value, writeUncounted);
+        return false;
+      case "state":
+        this.#aside(key, value, writeUncounted);
+        return false;
+      case "documents":
+        this.#aside(key, value, writeJson);
+        return false;
+      case "media":
+        this.#aside(key, value, writeMedia);
+        return false;
       case "tools":
-        if (isArray && !isEmptyArray(this.#scan.bytes, value)) this.#renderer.tools(value);
+        if (isArray) this.#renderer.tools(value);
         return false;
       case "system":
         if (isString || isArray) this.#renderer.message("system", value);
-        return false;
-      case "state":
-      case "media":
-        this.#aside(name, value);
         return false;
       case "messages":
         if (isString) this.#renderer.message("user", value);
@@ -171,58 +133,93 @@ class PromptReader {
         if (isString) this.#renderer.text(value);
         return isString || (isArray && this.#batch(value));
       default:
-        return assertNever(section, "section");
+        return assertNever(kind, "section");
     }
   }
 
-  /** Takes what the scan left of a section for text, when it gave up: roughly, and rather too much. */
+  /**
+   * Takes what the scan left of a section for text, when it gave up: roughly, and rather too much. Only
+   * long strings that look like pictures or files are left out.
+   */
   countUnread(value: Span): void {
-    const { stoppedAt } = this.#scan;
+    const { bytes, ends, stoppedAt } = this.#scan;
     if (stoppedAt === undefined) return;
     const isInside = stoppedAt >= value.start && stoppedAt < value.end;
-    this.#writer.count(value.end - (isInside ? stoppedAt : value.start));
+    const from = isInside ? stoppedAt : value.start;
+    this.#writer.count(value.end - from);
+    for (const { start, end } of ends.between(from, value.end)) {
+      if (looksLikeData(bytes, start + 1, end - 1, UNREAD_STRIDE)) this.#writer.count(start - end);
+    }
   }
 
-  content(): PromptContent | undefined {
+  content(): PromptContent {
     const { text, textBytes } = this.#writer;
-    if (text === "" && this.#scan.stoppedAt !== undefined) return undefined;
     return { kind: "text", text, inputTokens: Math.max(1, Math.ceil(textBytes / BYTES_PER_TOKEN)) };
+  }
+
+  /** Token ids; as text behind a state or media, because equal ids are another prompt there. */
+  tokens(tokens: Uint32Array, inputTokens: number): PromptContent {
+    if (!this.#hasState) return { kind: "tokens", tokens, inputTokens };
+    this.#writer.mark(`${OPEN}tokens${VALUE}${tokens.join(",")}`);
+    return { kind: "text", text: this.#writer.text, inputTokens };
   }
 
   /** Several prompts at once: the first is the prompt, all of them are text. */
   #batch(prompts: Span): boolean {
     const scan = this.#scan;
-    let found = false;
+    const isText = scan.bytes[scan.blanks(prompts.start + 1)] === QUOTE;
     scan.each(prompts, (start, index) => {
       const value = scan.valueAt(start);
       if (!scan.startsWith(value, QUOTE)) return value.end;
       if (index === 0) this.#renderer.text(value);
       else this.#writer.count(value.end - value.start - 2);
-      found ||= index === 0;
       return value.end;
     });
-    return found;
+    return isText || scan.stoppedAt !== undefined;
   }
 
-  #aside(name: string, value: Span): void {
-    this.#writer.mark(OPEN + name + VALUE);
-    writeMedia(this.#scan, this.#writer, value);
+  #aside(key: string, value: Span, write: typeof writeJson): void {
+    this.#hasState = true;
+    this.#writer.mark(OPEN + key + VALUE);
+    write(this.#scan, this.#writer, value);
     this.#writer.mark(CLOSE);
+  }
+
+  /** "none", or an object of that type. */
+  #isNone(value: Span): boolean {
+    const scan = this.#scan;
+    const isObject = scan.startsWith(value, OPEN_BRACE);
+    const type = isObject ? scan.object(value.start, TYPE).values.get("type") : value;
+    return scan.word(type, NONE) !== undefined;
   }
 }
 
-function tokenPrompt(bytes: Uint8Array, value: Span, maxTokens: number): PromptContent | undefined {
-  const read = readTokens(bytes, value, maxTokens);
-  return read && { kind: "tokens", tokens: read.tokens, inputTokens: Math.max(1, read.count) };
+const TYPE = namesByLength(["type"]);
+
+function valueOf(
+  scan: PromptScan,
+  { key, inner }: Section,
+  values: ReadonlyMap<string, Span>,
+): Span | undefined {
+  const value = values.get(key);
+  if (inner === undefined || value === undefined) return value;
+  if (!scan.startsWith(value, OPEN_BRACE)) return undefined;
+  return scan.object(value.start, namesByLength([inner])).values.get(inner);
+}
+
+/** Null stands for an absent value; an empty container does where there is no difference. */
+function isAbsent(scan: PromptScan, kind: SectionKind, value: Span): boolean {
+  if (scan.startsWith(value, LETTER_N)) return true;
+  if (kind === "system" || kind === "messages" || kind === "prompt") return false;
+  const first = scan.bytes[value.start];
+  if (first !== OPEN_BRACE && first !== OPEN_BRACKET) return false;
+  const next = scan.bytes[scan.blanks(value.start + 1)];
+  return next === CLOSE_BRACE || next === CLOSE_BRACKET;
 }
 
 /** An array that begins with a number or an array. */
-function isTokens(bytes: Uint8Array, value: Span): boolean {
-  if (bytes[value.start] !== OPEN_BRACKET) return false;
-  const first = bytes[skipBlanks(bytes, value.start + 1)] ?? 0;
+function isTokens(scan: PromptScan, value: Span): boolean {
+  if (!scan.startsWith(value, OPEN_BRACKET)) return false;
+  const first = scan.bytes[scan.blanks(value.start + 1)] ?? 0;
   return first === OPEN_BRACKET || (first >= 0x30 && first <= 0x39);
-}
-
-function isEmptyArray(bytes: Uint8Array, value: Span): boolean {
-  return bytes[skipBlanks(bytes, value.start + 1)] === CLOSE_BRACKET;
 }

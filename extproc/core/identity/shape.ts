@@ -8,16 +8,21 @@
 import { assertNever } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import {
+  locateRoot,
+  namesByLength,
   OBJECT_KEYS_MAX,
   parseJson,
+  readLocated,
   scanObject,
   type JsonFault,
   type JsonRecord,
+  type LocatedRoot,
   type ScanResult,
   type Wanted,
 } from "./json-scan.js";
 import { NESTING_MAX_DEPTH, nestsTooDeep, startOfValue } from "./json-skip.js";
 import { producesOutputTokens, type Endpoint } from "./paths.js";
+import { PROMPT_KEYS } from "./prompt-sections.js";
 
 /** Largest body that is parsed whole, in bytes; parsing 256 KiB takes about a millisecond. */
 export const FULL_PARSE_MAX_BYTES = 262_144;
@@ -86,12 +91,25 @@ const GRAMMAR_KEYS = [
 ];
 
 const NOTHING: JsonRecord = {};
+/** What is located in a large body: the prompt, too, so that its reader need not pass over it again. */
+const LOCATED_NAMES = namesByLength([...new Set([...Object.keys(WANTED), ...PROMPT_KEYS])]);
+
+/** A shape, and where the values of a large body stand, for `readPrompt`. */
+export type LocatedShape =
+  | { readonly ok: true; readonly shape: RequestShape; readonly root: LocatedRoot | undefined }
+  | { readonly ok: false; readonly rejection: Rejection };
 
 /** Reads the shape of one request body; a refusal is 400 `invalid_request`. */
-export function readShape(endpoint: Endpoint, body: Uint8Array): ShapeResult {
-  return body.length <= FULL_PARSE_MAX_BYTES
-    ? readShapeByParsing(endpoint, body)
-    : readShapeByScanning(endpoint, body);
+export function readShape(endpoint: Endpoint, body: Uint8Array): LocatedShape {
+  const isLarge = body.length > FULL_PARSE_MAX_BYTES;
+  const root = isLarge ? locateRoot(body, LOCATED_NAMES) : undefined;
+  if (root === undefined) return withRoot(readShapeByParsing(endpoint, body), undefined);
+  if (!root.ok) return withRoot(toShape(endpoint, body, root), undefined);
+  return withRoot(toShape(endpoint, body, readLocated(body, root.values, WANTED)), root);
+}
+
+function withRoot(read: ShapeResult, root: LocatedRoot | undefined): LocatedShape {
+  return read.ok ? { ...read, root } : read;
 }
 
 /** The way of small bodies. */
@@ -99,7 +117,7 @@ export function readShapeByParsing(endpoint: Endpoint, body: Uint8Array): ShapeR
   return toShape(endpoint, body, parseObject(body));
 }
 
-/** The way of large bodies. */
+/** The way of large bodies, without what `readShape` keeps of it. */
 export function readShapeByScanning(endpoint: Endpoint, body: Uint8Array): ShapeResult {
   return toShape(endpoint, body, scanObject(body, WANTED));
 }

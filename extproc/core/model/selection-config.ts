@@ -34,6 +34,8 @@ export interface SelectionConfig {
   readonly cache_threshold: number;
   /** Difference of live loads, in requests, from which the fleet may count as imbalanced. */
   readonly balance_abs_threshold: number;
+  /** Difference of reserved tokens from which it may count as imbalanced, 1 or more. */
+  readonly balance_reserved_threshold: number;
   /** Ratio of the highest to the lowest load that must be exceeded too, 1 or more. */
   readonly balance_rel_threshold: number;
   /** Difference of the workers' token usages from which it is imbalanced, above 0; 1 = off. */

@@ -1,8 +1,9 @@
 // Finds the records of a RecordStore by a key of four words. Linear hashing (W. Litwin, 1980): there
 // are as many buckets as there were ever records at once, and a new record splits at most one bucket,
 // the next in turn, in two. So no insertion pays for the growth of the whole table, which a doubling
-// hash table would make some request wait for. Buckets are linked through one word of the records. Keys
-// are outputs of a keyed hash, so their first word serves as the hash. Several records may have one key.
+// hash table would make some request wait for. Buckets are linked both ways through two words of the
+// records, so that a removal costs the same however many records share the key. Keys are outputs of a
+// keyed hash, so their first word serves as the hash. Several records may have one key.
 
 import { CHUNK_RECORDS, type RecordStore } from "./record-store.js";
 
@@ -14,6 +15,7 @@ export class BucketIndex {
   readonly #store: RecordStore;
   readonly #keyField: number;
   readonly #nextField: number;
+  readonly #previousField: number;
   /** The first record of each bucket, 0 = none; in chunks, one bucket for each record of one. */
   readonly #heads: Uint32Array[] = [new Uint32Array(CHUNK_RECORDS)];
   /** Buckets when this round of splitting began: a power of two. */
@@ -22,11 +24,12 @@ export class BucketIndex {
   #split = 0;
   #size = 0;
 
-  /** The key stands in the words from `keyField` on; the word `nextField` is this index's own. */
-  constructor(store: RecordStore, keyField: number, nextField: number) {
+  /** The key stands in the words from `keyField` on; `linkField` and the word behind it are the index's. */
+  constructor(store: RecordStore, keyField: number, linkField: number) {
     this.#store = store;
     this.#keyField = keyField;
-    this.#nextField = nextField;
+    this.#nextField = linkField;
+    this.#previousField = linkField + 1;
   }
 
   /** Bytes that are allocated. */
@@ -53,16 +56,11 @@ export class BucketIndex {
 
   /** The record is in the index. */
   remove(record: number): void {
-    const bucket = this.#bucket(this.#store.word(record, this.#keyField));
     const after = this.#store.word(record, this.#nextField);
-    let before = this.#head(bucket);
-    if (before === record) this.#setHead(bucket, after);
-    else {
-      while (this.#store.word(before, this.#nextField) !== record) {
-        before = this.#store.word(before, this.#nextField);
-      }
-      this.#store.setWord(before, this.#nextField, after);
-    }
+    const before = this.#store.word(record, this.#previousField);
+    if (after !== 0) this.#store.setWord(after, this.#previousField, before);
+    if (before !== 0) this.#store.setWord(before, this.#nextField, after);
+    else this.#setHead(this.#bucket(this.#store.word(record, this.#keyField)), after);
     this.#size -= 1;
   }
 
@@ -99,7 +97,10 @@ export class BucketIndex {
   }
 
   #push(bucket: number, record: number): void {
-    this.#store.setWord(record, this.#nextField, this.#head(bucket));
+    const after = this.#head(bucket);
+    this.#store.setWord(record, this.#nextField, after);
+    this.#store.setWord(record, this.#previousField, 0);
+    if (after !== 0) this.#store.setWord(after, this.#previousField, record);
     this.#setHead(bucket, record);
   }
 

@@ -9,7 +9,7 @@
 import { monotonicMs, type MonotonicMs } from "../model/time.js";
 import { KEY_WORDS, type BlockKeys } from "./block-keys.js";
 import { HoldingTable, OWN_WORDS, type Holder } from "./holding-table.js";
-import { OwnerWalk, type OwnerMatch } from "./owner-match.js";
+import type { OwnerMatch, PrefixOwner } from "./owner-match.js";
 
 export type { OwnerMatch } from "./owner-match.js";
 
@@ -19,6 +19,8 @@ const WORDS_PER_HOLDING = LAST_SUCCESS + 2;
 
 /** Stale holdings that one call releases itself, about a millisecond's work; the sweep does the rest. */
 export const FORGOTTEN_AT_ONCE = 4_096;
+
+const NO_MATCH: OwnerMatch = { blocks: 0, owners: [] };
 
 interface Worker {
   readonly generation: number;
@@ -31,7 +33,6 @@ export class CommittedIndex {
   readonly #holders = new Map<number, Holder<Worker>>();
   readonly #holdingsMax: number;
   readonly #ttlMs: number;
-  readonly #walk = new OwnerWalk();
 
   /** `maxBytesPerWorker` counts records and their share of the table; `ttlMs` > 0. */
   constructor(options: { readonly maxBytesPerWorker: number; readonly ttlMs: number }) {
@@ -51,28 +52,36 @@ export class CommittedIndex {
 
   /**
    * The longest known prefix and every worker that holds it, by generation. What has expired does not
-   * match. O(blocks x holders of a block).
+   * match. Whoever holds a block holds those before it, so the last block that somebody holds is found
+   * by halving: O(log blocks), and the holders of that block alone are listed.
    */
   match(keys: BlockKeys, now: MonotonicMs): OwnerMatch {
-    const table = this.#table;
-    const walk = this.#walk;
-    walk.begin(table.slots);
-    for (let at = 0; at < keys.count * KEY_WORDS; at += KEY_WORDS) {
-      let record = table.first(keys.words, at);
-      while (record !== 0) {
-        const holder = table.holderOf(record);
-        if (holder !== undefined && !this.#isOver(holder, record, now)) {
-          walk.holds(holder.slot, record);
-        }
-        record = table.next(record, keys.words, at);
-      }
-      if (!walk.advance()) break;
+    let held = 0;
+    let over = keys.count + 1;
+    while (over - held > 1) {
+      const middle = (held + over) >>> 1;
+      if (this.#holdersOf(keys, middle, now).next().done === true) over = middle;
+      else held = middle;
     }
-    return walk.found((record) => {
+    if (held === 0) return NO_MATCH;
+    const owners = [...this.#holdersOf(keys, held, now)];
+    owners.sort((one, other) => one.generation - other.generation);
+    return { blocks: held, owners };
+  }
+
+  /** Who holds the first `blocks` blocks. */
+  *#holdersOf(keys: BlockKeys, blocks: number, now: MonotonicMs): Generator<PrefixOwner, void> {
+    const table = this.#table;
+    const at = (blocks - 1) * KEY_WORDS;
+    let record = table.first(keys.words, at);
+    while (record !== 0) {
       const holder = table.holderOf(record);
-      const lastSuccessAt = monotonicMs(table.records.float(record, LAST_SUCCESS));
-      return holder && { generation: holder.owner.generation, lastSuccessAt };
-    });
+      if (holder !== undefined && !this.#isOver(holder, record, now)) {
+        const lastSuccessAt = monotonicMs(table.records.float(record, LAST_SUCCESS));
+        yield { generation: holder.owner.generation, lastSuccessAt };
+      }
+      record = table.next(record, keys.words, at);
+    }
   }
 
   /**

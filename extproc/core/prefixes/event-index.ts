@@ -7,10 +7,12 @@
 // which this engine only holds behind another one, and cannot serve.
 
 import type { ModelId } from "../model/ids.js";
-import { invariant } from "../model/invariant.js";
 import { KEY_WORDS, type BlockKeys, type PrefixHasher } from "./block-keys.js";
+import { EventViews, fullestOf, type KvView, type View } from "./event-views.js";
 import { HoldingTable, OWN_WORDS_AFTER_SECOND_KEY, type Holder } from "./holding-table.js";
 import { OwnerWalk, type OwnerMatch } from "./owner-match.js";
+
+export type { KvView } from "./event-views.js";
 
 /** The word of a record that counts the blocks before it in its chain. */
 const POSITION = OWN_WORDS_AFTER_SECOND_KEY;
@@ -24,13 +26,6 @@ export interface KvBlock {
   readonly tokens: ArrayLike<number>;
 }
 
-/** What one feed speaks of: the cache of one rank of one worker, for one model. */
-export interface KvView {
-  readonly generation: number;
-  readonly rank: number;
-  readonly model: ModelId;
-}
-
 /** Blocks that follow each other, the first of them behind `parent`; undefined = they begin a prompt. */
 export interface KvStored {
   readonly blocks: readonly KvBlock[];
@@ -39,30 +34,15 @@ export interface KvStored {
   readonly blockSize: number;
 }
 
-interface Worker {
-  readonly generation: number;
-  readonly number: number;
-  readonly views: Map<string, Holder<View>>;
-  blocks: number;
-}
-
-interface Model {
-  /** Tokens of a block, once an engine has told. */
-  blockSize: number | undefined;
-  readonly views: Set<Holder<View>>;
-}
-
-interface View {
-  readonly key: string;
-  readonly worker: Worker;
-  readonly model: Model;
+/** What the engines hold of a prompt, in blocks of `blockSize` tokens; `keys` are all the prompt's. */
+export interface EventMatch extends OwnerMatch {
+  readonly keys: BlockKeys;
+  readonly blockSize: number;
 }
 
 export class EventIndex {
   readonly #table = new HoldingTable<View>(WORDS_PER_BLOCK, "two keys");
-  readonly #workers = new Map<number, Worker>();
-  readonly #models = new Map<ModelId, Model>();
-  readonly #freeNumbers: number[] = [];
+  readonly #views = new EventViews(this.#table);
   readonly #walk = new OwnerWalk();
   readonly #hasher: PrefixHasher;
   readonly #blocksMax: number;
@@ -74,6 +54,8 @@ export class EventIndex {
   readonly #names: Uint32Array;
   #unknownParents = 0;
   #misfits = 0;
+  #refused = 0;
+  #renamed = 0;
 
   /** Blocks behind the first `maxBlocks` of a prompt are not looked at, so they are not kept. */
   constructor(options: {
@@ -105,35 +87,50 @@ export class EventIndex {
     return this.#misfits;
   }
 
-  /** Blocks that are kept for a worker, those of its ranks added. */
-  blocksOf(generation: number): number {
-    return this.#workers.get(generation)?.blocks ?? 0;
+  /** Blocks dropped so far because MODEL_MAX_BLOCK_SIZES other sizes of the model are in use. */
+  get refusedSizeBlocks(): number {
+    return this.#refused;
   }
 
-  /** Tokens of a block: what the model's engines told, else the configured size. */
+  /** Blocks told so far under a second name, while their view holds them under the first. */
+  get renamedBlocks(): number {
+    return this.#renamed;
+  }
+
+  /** Blocks that are kept for a worker, those of its ranks added. */
+  blocksOf(generation: number): number {
+    return this.#views.blocksOf(generation);
+  }
+
+  /** Tokens of a block: the largest of the sizes in which blocks are held, else the configured one. */
   blockSizeOf(model: ModelId): number {
-    return this.#models.get(model)?.blockSize ?? this.#defaultBlockSize;
+    return this.#views.sizesInUse(model)[0]?.tokens ?? this.#defaultBlockSize;
   }
 
   /** Whether any block of the model is held anywhere. */
   hasData(model: ModelId): boolean {
-    for (const view of this.#models.get(model)?.views ?? []) if (view.count > 0) return true;
-    return false;
+    return this.#views.sizesInUse(model).length > 0;
   }
 
   /**
-   * The engine has stored blocks. A model's blocks have one size: another one than before, from
-   * whatever worker, clears all that is held of the model. A name that was stored before counts once.
+   * The engine has stored blocks. The blocks of a view have one size: another one than before clears the
+   * view, and no other. A name that was stored before counts once. A block that the view holds already
+   * keeps its first name and is gone with it: a second name may outlive the first, which costs a match.
    */
   stored(view: KvView, { blocks, parent, blockSize }: KvStored): void {
     const fitting = leadingFits(blocks, blockSize);
     this.#misfits += blocks.length - fitting;
     if (fitting === 0) return;
-    const model = this.#modelFor(view.model, blockSize);
-    const holder = this.#holderFor(view, model);
-    const first = this.#startChain(holder, view.model, blockSize, parent);
+    const known = this.#views.get(view);
+    if (known !== undefined && known.owner.size.tokens !== blockSize) this.#views.close(known);
+    const first = this.#startChain(view, blockSize, parent);
     if (first === undefined) {
       this.#unknownParents += fitting;
+      return;
+    }
+    const holder = this.#views.open(view, blockSize);
+    if (holder === undefined) {
+      this.#refused += fitting;
       return;
     }
     const count = Math.max(0, Math.min(fitting, this.#maxBlocks - first, this.#blocksMax));
@@ -149,7 +146,7 @@ export class EventIndex {
 
   /** The engine has removed blocks. Those it never told of are none. */
   removed(view: KvView, hashes: readonly string[]): void {
-    const holder = this.#workers.get(view.generation)?.views.get(viewKey(view));
+    const holder = this.#views.get(view);
     if (holder === undefined) return;
     for (const hash of hashes) {
       this.#hasher.engineHash(hash, this.#names, 0);
@@ -160,33 +157,40 @@ export class EventIndex {
 
   /** The view's cache is empty, or nothing is known of it any more. */
   cleared(view: KvView): void {
-    const holder = this.#workers.get(view.generation)?.views.get(viewKey(view));
-    if (holder !== undefined) this.#close(holder);
+    const holder = this.#views.get(view);
+    if (holder !== undefined) this.#views.close(holder);
   }
 
   /** The worker has left. */
   forget(generation: number): void {
-    const worker = this.#workers.get(generation);
-    if (worker === undefined) return;
-    for (const holder of worker.views.values()) this.#close(holder);
-    this.#workers.delete(generation);
-    this.#freeNumbers.push(worker.number);
+    this.#views.forget(generation);
   }
 
   /**
-   * The longest prefix of a prompt that engines hold and every worker that holds it, by generation;
-   * `keys` are the prompt's, cut at the model's block size.
+   * The longest prefix of a prompt, in tokens, that engines hold, and every worker that holds it. Of
+   * equally long ones under several block sizes that of more owners, then of larger blocks. A given
+   * `blockSize` is the only one asked for. O(blocks x their holders) for each size in use.
    */
-  match(model: ModelId, tokens: ArrayLike<number>): OwnerMatch & { readonly keys: BlockKeys } {
-    const keys = this.#hasher.tokens(model, tokens, this.blockSizeOf(model), this.#maxBlocks);
+  match(model: ModelId, tokens: ArrayLike<number>, blockSize?: number): EventMatch {
+    if (blockSize !== undefined) return this.#matchAt(model, tokens, blockSize);
+    let best: EventMatch | undefined;
+    for (const size of this.#views.sizesInUse(model)) {
+      const match = this.#matchAt(model, tokens, size.tokens);
+      if (best === undefined || isBetter(match, best)) best = match;
+    }
+    return best ?? this.#matchAt(model, tokens, this.#defaultBlockSize);
+  }
+
+  #matchAt(model: ModelId, tokens: ArrayLike<number>, blockSize: number): EventMatch {
+    const keys = this.#hasher.tokens(model, tokens, blockSize, this.#maxBlocks);
     const table = this.#table;
     const walk = this.#walk;
-    walk.begin(this.#workers.size + this.#freeNumbers.length);
+    walk.begin(table.slots);
     for (let at = 0; at < keys.words.length; at += KEY_WORDS) {
       let record = table.first(keys.words, at);
       while (record !== 0) {
         const holder = table.holderOf(record);
-        if (holder !== undefined) walk.holds(holder.owner.worker.number, record);
+        if (holder !== undefined) walk.holds(holder.slot, record);
         record = table.next(record, keys.words, at);
       }
       if (!walk.advance()) break;
@@ -195,20 +199,17 @@ export class EventIndex {
       const generation = table.holderOf(record)?.owner.worker.generation;
       return generation === undefined ? undefined : { generation, lastSuccessAt: undefined };
     });
-    return { ...match, keys };
+    return { ...match, keys, blockSize };
   }
 
   /** Sets the start of the chain; how many blocks stand before it, undefined when that is unknown. */
-  #startChain(
-    holder: Holder<View>,
-    model: ModelId,
-    blockSize: number,
-    parent: string | undefined,
-  ): number | undefined {
+  #startChain(view: KvView, blockSize: number, parent: string | undefined): number | undefined {
     if (parent === undefined) {
-      this.#hasher.tokenRoot(model, blockSize, this.#chain, 0);
+      this.#hasher.tokenRoot(view.model, blockSize, this.#chain, 0);
       return 0;
     }
+    const holder = this.#views.get(view);
+    if (holder === undefined) return undefined;
     this.#hasher.engineHash(parent, this.#names, 0);
     const record = this.#table.findBySecondKey(holder, this.#names, 0);
     if (record === 0) return undefined;
@@ -225,59 +226,32 @@ export class EventIndex {
       return;
     }
     if (known !== 0) this.#drop(holder, known);
+    const named = this.#table.find(holder, this.#chain, at);
+    if (named !== 0) {
+      this.#renamed += 1;
+      this.#table.touch(named);
+      return;
+    }
     const { worker } = holder.owner;
     if (worker.blocks >= this.#blocksMax) {
-      const fullest = fullestOf(worker);
+      const fullest = fullestOf(holder.owner);
       this.#drop(fullest, fullest.oldest);
     }
     const record = this.#table.insert(holder, this.#chain, at, this.#names);
     this.#table.records.setWord(record, POSITION, position);
-    worker.blocks += 1;
+    this.#views.count(holder, 1);
   }
 
   #drop(holder: Holder<View>, record: number): void {
     this.#table.remove(record);
-    holder.owner.worker.blocks -= 1;
-  }
-
-  #close(holder: Holder<View>): void {
-    const { key, worker, model } = holder.owner;
-    worker.blocks -= holder.count;
-    worker.views.delete(key);
-    model.views.delete(holder);
-    this.#table.close(holder);
-  }
-
-  #modelFor(id: ModelId, blockSize: number): Model {
-    let model = this.#models.get(id);
-    if (model === undefined) {
-      model = { blockSize: undefined, views: new Set() };
-      this.#models.set(id, model);
-    }
-    if (model.blockSize !== blockSize) for (const holder of model.views) this.#close(holder);
-    model.blockSize = blockSize;
-    return model;
-  }
-
-  #holderFor(view: KvView, model: Model): Holder<View> {
-    let worker = this.#workers.get(view.generation);
-    if (worker === undefined) {
-      const number = this.#freeNumbers.pop() ?? this.#workers.size;
-      worker = { generation: view.generation, number, views: new Map(), blocks: 0 };
-      this.#workers.set(view.generation, worker);
-    }
-    const key = viewKey(view);
-    const known = worker.views.get(key);
-    if (known !== undefined) return known;
-    const holder = this.#table.open({ key, worker, model });
-    worker.views.set(key, holder);
-    model.views.add(holder);
-    return holder;
+    this.#views.count(holder, -1);
   }
 }
 
-function viewKey({ rank, model }: KvView): string {
-  return `${String(rank)} ${model}`;
+/** Whether a match covers more tokens than another one, or as many for more owners. */
+function isBetter(match: EventMatch, than: EventMatch): boolean {
+  const more = match.blocks * match.blockSize - than.blocks * than.blockSize;
+  return more > 0 || (more === 0 && match.owners.length > than.owners.length);
 }
 
 /** Blocks up to the first that has not `blockSize` tokens: what follows it has no known place. */
@@ -285,14 +259,4 @@ function leadingFits(blocks: readonly KvBlock[], blockSize: number): number {
   if (!Number.isInteger(blockSize) || blockSize < 1) return 0;
   const misfit = blocks.findIndex(({ tokens }) => tokens.length !== blockSize);
   return misfit === -1 ? blocks.length : misfit;
-}
-
-/** The view with the most blocks of a worker that has some: ranks share the worker's limit. */
-function fullestOf(worker: Worker): Holder<View> {
-  let fullest: Holder<View> | undefined;
-  for (const holder of worker.views.values()) {
-    if (fullest === undefined || holder.count > fullest.count) fullest = holder;
-  }
-  invariant(fullest !== undefined, "a worker with blocks has a view");
-  return fullest;
 }

@@ -2,25 +2,27 @@
 // order of their last use. Closing a holder takes effect at once and costs nothing: its records belong
 // to nobody from then on and are released bit by bit, before the table grows for anything new. All
 // memory is in typed arrays and counted exactly; nothing here costs more than the records it names.
-// A table may find its records by a second key as well.
+// A table may find its records by a second key as well, which belongs to the holder: the same second key
+// of another holder is another one, and costs nothing.
 
 import { BucketIndex } from "./bucket-index.js";
 import { CHUNK_RECORDS, RecordStore } from "./record-store.js";
 
-/** Words of a record: its key (four), whose it is, its neighbours in order of use, its bucket's next. */
+/** Words of a record: its key (four), whose it is, its neighbours in order of use and in its bucket. */
 const KEY = 0;
 const SLOT = 4;
 const OLDER = 5;
 const NEWER = 6;
-const NEXT = 7;
-/** The first word that a user of the table may use; with a second key these are that key's. */
-export const OWN_WORDS = 8;
-const SECOND_KEY = OWN_WORDS;
-const SECOND_NEXT = SECOND_KEY + 4;
-/** The first word that a user may use when there is a second key. */
-export const OWN_WORDS_AFTER_SECOND_KEY = SECOND_NEXT + 1;
+const LINKS = 7;
+const SECOND_KEY = LINKS + 2;
+const SECOND_LINKS = SECOND_KEY + 4;
+/** The first word that a user of the table may use, which is even; where there is a second key, the next. */
+export const OWN_WORDS = 10;
+export const OWN_WORDS_AFTER_SECOND_KEY = SECOND_LINKS + 2;
 
 const WORD_BYTES = 4;
+/** Odd, so that no two slots are mapped to one word; its bits spread those of small numbers. */
+const SLOT_FACTOR = 0x9e3779b1;
 /** Records of closed holders that are released for each new one: more than one, so that they end. */
 const RELEASED_PER_INSERT = 2;
 
@@ -49,14 +51,15 @@ export class HoldingTable<Owner> {
   readonly #freeSlots: number[] = [];
   /** Closed holders whose records were not all released yet. */
   readonly #closed: List<Owner>[] = [];
+  readonly #secondKey = new Uint32Array(4);
 
   /** `wordsPerRecord` is even and counts all words of a record. */
   constructor(wordsPerRecord: number, keys: "one key" | "two keys") {
     this.#wordsPerRecord = wordsPerRecord;
     this.records = new RecordStore(wordsPerRecord);
-    this.#byKey = new BucketIndex(this.records, KEY, NEXT);
+    this.#byKey = new BucketIndex(this.records, KEY, LINKS);
     this.#bySecondKey =
-      keys === "one key" ? undefined : new BucketIndex(this.records, SECOND_KEY, SECOND_NEXT);
+      keys === "one key" ? undefined : new BucketIndex(this.records, SECOND_KEY, SECOND_LINKS);
   }
 
   /** Bytes that are allocated. */
@@ -139,7 +142,8 @@ export class HoldingTable<Owner> {
 
   /** The holder's record with a second key; 0 = none. */
   findBySecondKey(holder: Holder<Owner>, words: Uint32Array, at: number): number {
-    return this.#bySecondKey === undefined ? 0 : this.#of(holder, this.#bySecondKey, words, at);
+    if (this.#bySecondKey === undefined) return 0;
+    return this.#of(holder, this.#bySecondKey, this.#ownKey(holder, words, at), 0);
   }
 
   /** Whether the record's key stands at `at` of `words`. */
@@ -160,7 +164,7 @@ export class HoldingTable<Owner> {
     this.records.setWord(record, SLOT, holder.slot);
     this.#byKey.add(record);
     if (this.#bySecondKey !== undefined && second !== undefined) {
-      this.records.setKey(record, SECOND_KEY, second, at);
+      this.records.setKey(record, SECOND_KEY, this.#ownKey(holder, second, at), 0);
       this.#bySecondKey.add(record);
     }
     this.#append(holder as List<Owner>, record);
@@ -181,6 +185,13 @@ export class HoldingTable<Owner> {
     this.#byKey.remove(record);
     this.#bySecondKey?.remove(record);
     this.records.release(record);
+  }
+
+  /** The second key at `at`, made the holder's own: other holders' equal names are in other buckets. */
+  #ownKey(holder: Holder<Owner>, words: Uint32Array, at: number): Uint32Array {
+    for (let word = 0; word < 4; word += 1) this.#secondKey[word] = words[at + word] ?? 0;
+    this.#secondKey[0] = (words[at] ?? 0) ^ Math.imul(holder.slot, SLOT_FACTOR);
+    return this.#secondKey;
   }
 
   #freeSlot(list: List<Owner>): void {

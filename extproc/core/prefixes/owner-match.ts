@@ -1,7 +1,9 @@
 // Which workers hold all blocks of a prompt from the first one on, and how far? The walk goes block by
-// block and keeps the workers that held every block so far, so that nothing is assumed of a worker
-// that holds a block without those before it. The workers left at the last block that somebody still
-// held are the owners. The arrays are kept from walk to walk.
+// block and keeps the holders that held every block so far, so that nothing is assumed of a holder
+// that holds a block without those before it. A holder is one cache; only at the end is it asked whose
+// they are, for a worker with several caches can serve no prefix that is spread over two of them. The
+// holders left at the last block that somebody still held are the owners'. The arrays are kept from
+// walk to walk.
 
 import type { MonotonicMs } from "../model/time.js";
 
@@ -20,31 +22,31 @@ export interface PrefixOwner {
 }
 
 export class OwnerWalk {
-  /** For each worker's number: how many blocks from the first on it holds. */
+  /** For each holder's number: how many blocks from the first on it holds. */
   #reached = new Uint32Array(64);
   /** The record of the last of these blocks. */
   #records = new Uint32Array(64);
-  #workers = 0;
+  #holders = 0;
   #depth = 0;
   #left = 0;
 
-  /** Starts a walk over workers numbered below `workers`. */
-  begin(workers: number): void {
-    if (workers > this.#reached.length) {
-      this.#reached = new Uint32Array(2 * workers);
-      this.#records = new Uint32Array(2 * workers);
+  /** Starts a walk over holders numbered below `holders`. */
+  begin(holders: number): void {
+    if (holders > this.#reached.length) {
+      this.#reached = new Uint32Array(2 * holders);
+      this.#records = new Uint32Array(2 * holders);
     }
-    this.#reached.fill(0, 0, workers);
-    this.#workers = workers;
+    this.#reached.fill(0, 0, holders);
+    this.#holders = holders;
     this.#depth = 0;
     this.#left = 0;
   }
 
-  /** The worker holds the block that the walk stands at. */
-  holds(worker: number, record: number): void {
-    if (this.#reached[worker] !== this.#depth) return;
-    this.#reached[worker] = this.#depth + 1;
-    this.#records[worker] = record;
+  /** The holder holds the block that the walk stands at. */
+  holds(holder: number, record: number): void {
+    if (this.#reached[holder] !== this.#depth) return;
+    this.#reached[holder] = this.#depth + 1;
+    this.#records[holder] = record;
     this.#left += 1;
   }
 
@@ -56,15 +58,15 @@ export class OwnerWalk {
     return true;
   }
 
-  /** What the walk has found; `ownerOf` tells whose a record is. */
+  /** What the walk has found, each owner once; `ownerOf` tells whose a record is. */
   found(ownerOf: (record: number) => PrefixOwner | undefined): OwnerMatch {
-    const owners: PrefixOwner[] = [];
-    for (let worker = 0; worker < this.#workers && this.#depth > 0; worker += 1) {
-      if (this.#reached[worker] !== this.#depth) continue;
-      const owner = ownerOf(this.#records[worker] ?? 0);
-      if (owner !== undefined) owners.push(owner);
+    const owners = new Map<number, PrefixOwner>();
+    for (let holder = 0; holder < this.#holders && this.#depth > 0; holder += 1) {
+      if (this.#reached[holder] !== this.#depth) continue;
+      const owner = ownerOf(this.#records[holder] ?? 0);
+      if (owner !== undefined) owners.set(owner.generation, owner);
     }
-    owners.sort((one, other) => one.generation - other.generation);
-    return { blocks: this.#depth, owners };
+    const sorted = [...owners.values()].sort((one, other) => one.generation - other.generation);
+    return { blocks: this.#depth, owners: sorted };
   }
 }

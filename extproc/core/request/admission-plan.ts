@@ -6,6 +6,7 @@ import type { ModelNames } from "../identity/model-names.js";
 import type { PartitionRules } from "../identity/partition.js";
 import { choosePartition } from "../identity/partition.js";
 import { producesOutputTokens, type Endpoint } from "../identity/paths.js";
+import type { LocatedRoot } from "../identity/json-scan.js";
 import { readPrompt } from "../identity/prompt.js";
 import { readShape, type RequestShape } from "../identity/shape.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
@@ -99,7 +100,7 @@ export function planAdmission(
       partition: choice.partition,
       unknownPartitionHeader: choice.unknownHeader,
       shape: read.shape,
-      prompt: hashedPrompt(rules.selector, model, endpoint, body),
+      prompt: hashedPrompt(rules.selector, model, endpoint, body, read.root),
       outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,
     },
   };
@@ -111,8 +112,9 @@ function hashedPrompt(
   model: ModelId,
   endpoint: Endpoint,
   body: Uint8Array,
+  root: LocatedRoot | undefined,
 ): HashedPrompt | undefined {
-  const content = readPrompt(endpoint, body, selector.promptLimits(model));
+  const content = readPrompt(endpoint, body, selector.promptLimits(model), root);
   return content === undefined ? undefined : selector.hash(model, content);
 }
 

@@ -310,7 +310,8 @@ export class RequestLife {
   #learn(complete: boolean, { reading }: SettledAnswer, now: MonotonicMs): number {
     const { fromWorker, status = 0 } = this.#answer;
     const success = complete && fromWorker && status >= 200 && status < 300;
-    return this.#call?.learn(this.#desk.rules.selector, success, reading?.cachedTokens, now) ?? 0;
+    const report = { promptTokens: reading?.promptTokens, cachedTokens: reading?.cachedTokens };
+    return this.#call?.learn(this.#desk.rules.selector, success, report, now) ?? 0;
   }
 
   /** Works out the charge and gives everything back, the slot also when the charge fails. */

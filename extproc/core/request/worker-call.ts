@@ -5,6 +5,7 @@
 
 import type { MonotonicMs } from "../model/time.js";
 import type { PrefixTrace } from "../selection/decision.js";
+import type { CacheReport } from "../selection/evictions.js";
 import type { WorkerSelector } from "../selection/selector.js";
 import { workerVerdict, type ResponseAttributes } from "../settlement/answer-origin.js";
 import type { BreakerTicket, BreakerVerdict } from "../workers/breaker.js";
@@ -36,16 +37,10 @@ export class WorkerCall {
    * Lets the selector learn who holds the prompt; how many holdings turned out to be stale.
    *
    * @param success the worker's own answer was good and came whole
-   * @param cachedTokens as reported; undefined when they are not
    */
-  learn(
-    selector: WorkerSelector,
-    success: boolean,
-    cachedTokens: number | undefined,
-    now: MonotonicMs,
-  ): number {
+  learn(selector: WorkerSelector, success: boolean, report: CacheReport, now: MonotonicMs): number {
     if (this.#trace === undefined) return 0;
-    return selector.ended(this.#trace, success, cachedTokens, now);
+    return selector.ended(this.#trace, success, report, now);
   }
 
   #record(verdict: BreakerVerdict, now: MonotonicMs): void {

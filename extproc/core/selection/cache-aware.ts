@@ -2,11 +2,12 @@
 //
 //   with a budget of owners      the owner stage decides for every prompt that somebody owns
 //   candidates                   those that the engines' pressure allows, else all
-//   load is imbalanced           it decides: by two choices, and with a budget by a spill
-//   load is balanced             the least loaded owner of the longest match, else two choices
+//   an owner bears its load      the least loaded owner of the longest match
+//   it bears too much, or none   two choices; with a budget and an imbalanced fleet, a spill
 //
-// With a budget, imbalance cannot take a request away from its owners; without one it comes first. The
-// budget also covers a prompt that nobody owns: whoever gets it is remembered while it is under way.
+// An owner is left for its own load only, compared with the calmest worker: a hot worker elsewhere is no
+// reason to give a warm cache up. A budget also covers a prompt that nobody owns: whoever gets it is
+// remembered while it is under way.
 
 import type { SelectionConfig } from "../model/selection-config.js";
 import type { MonotonicMs } from "../model/time.js";
@@ -74,7 +75,11 @@ export class CacheAware {
     this.#spills = new Spills(protections, loads);
     if (maxOwners > 0) {
       const spills = this.#spills;
-      this.#stage = new OwnerStage({ maxOwners, lookup, pending, spills, loads });
+      this.#stage = new OwnerStage({
+        ...{ maxOwners, lookup, pending, spills, loads },
+        isOverloaded: (worker, among, now) =>
+          findImbalance(options, among, now, worker) !== undefined,
+      });
     }
   }
 
@@ -138,18 +143,20 @@ export class CacheAware {
     const { loads, lookup } = this.#options;
     const allowed = plan?.allowed ?? candidates.selectable;
     const engineLoad = this.#restriction(candidates, plan);
-    const imbalance = findImbalance(this.#options, allowed, now);
-    if (imbalance !== undefined || prefix === undefined) {
-      const result = imbalance === undefined ? unread : IMBALANCED[imbalance];
-      const worker = loads.ofTwo(allowed);
-      return { worker, result, engineLoad, ownership: undefined, owners: 0 };
-    }
-    const ownership = lookup.find(prefix, allowed, now);
-    const owners = ownership.owners.length;
+    const ownership = prefix === undefined ? undefined : lookup.find(prefix, allowed, now);
+    const owners = ownership?.owners.length ?? 0;
+    const owner =
+      ownership === undefined || owners === 0
+        ? undefined
+        : loads.least(ownership.owners, plan?.calmer);
+    const imbalance = findImbalance(this.#options, allowed, now, owner);
     const [worker, result]: Picked =
-      owners > 0
-        ? [loads.least(ownership.owners, plan?.calmer), "owner_match"]
-        : [loads.ofTwo(allowed), ownership.miss];
+      owner !== undefined && imbalance === undefined
+        ? [owner, "owner_match"]
+        : [
+            loads.ofTwo(allowed),
+            imbalance === undefined ? (ownership?.miss ?? unread) : IMBALANCED[imbalance],
+          ];
     return { worker, result, engineLoad, ownership, owners };
   }
 

@@ -3,6 +3,9 @@
 // tokens are reserved on one worker, too many more requests run on one. The last two must hold both as
 // a difference and as a ratio, so that neither small nor large fleets flap. KV figures count where a
 // young enough sample is there; the ratios are at most 1, so a threshold of 1 is never exceeded.
+//
+// Asked about one worker, the signs are those of this worker against the calmest one: what another
+// worker bears is no reason to leave this one.
 
 import type { SelectionConfig } from "../model/selection-config.js";
 import type { MonotonicMs } from "../model/time.js";
@@ -27,11 +30,16 @@ interface Range {
   max: number;
 }
 
-/** The first sign of imbalance among the workers; undefined when they are balanced. */
+/**
+ * The first sign of imbalance among the workers; undefined when they are balanced.
+ *
+ * @param subject the one worker that may be too loaded; left out, it is whichever is the most loaded
+ */
 export function findImbalance(
   { selection, loads, telemetry }: ImbalanceRules,
   workers: readonly Worker[],
   now: MonotonicMs,
+  subject?: Worker,
 ): Imbalance | undefined {
   const usage: Range = { min: Infinity, max: -Infinity };
   const reserved: Range = { min: Infinity, max: -Infinity };
@@ -41,21 +49,23 @@ export function findImbalance(
   const watchesUsage = Math.min(overload, spread) < USAGE_MAX;
   for (const worker of workers) {
     const entry = watchesUsage ? freshEntry(telemetry, worker, now) : undefined;
-    if (entry !== undefined) widen(usage, entry.load.tokenUsage);
-    widen(reserved, loads.reservedTokens(worker));
-    widen(requests, loads.requests(worker));
+    const counts = subject === undefined || subject === worker;
+    if (entry !== undefined) widen(usage, entry.load.tokenUsage, counts);
+    widen(reserved, loads.reservedTokens(worker), counts);
+    widen(requests, loads.requests(worker), counts);
   }
   if (usage.max > overload) return "kv_overload";
   if (usage.max - usage.min > spread) return "kv_spread";
   const ratio = selection.balance_rel_threshold;
-  if (isApart(reserved, selection.fallback_output_token_estimate, ratio)) return "reserved";
+  if (isApart(reserved, selection.balance_reserved_threshold, ratio)) return "reserved";
   if (isApart(requests, selection.balance_abs_threshold, ratio)) return "requests";
   return undefined;
 }
 
-function widen(range: Range, value: number): void {
+/** @param upwards the value may be the highest */
+function widen(range: Range, value: number, upwards: boolean): void {
   range.min = Math.min(range.min, value);
-  range.max = Math.max(range.max, value);
+  if (upwards) range.max = Math.max(range.max, value);
 }
 
 function isApart({ min, max }: Range, difference: number, ratio: number): boolean {

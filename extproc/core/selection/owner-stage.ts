@@ -25,6 +25,8 @@ export interface OwnerStageOptions {
   readonly pending: PendingOwners;
   readonly spills: Spills;
   readonly loads: Loads;
+  /** Whether a worker bears so much more than the calmest of these that a cold cache is better. */
+  readonly isOverloaded: (worker: Worker, among: readonly Worker[], now: MonotonicMs) => boolean;
 }
 
 export interface OwnerStageFacts {
@@ -101,7 +103,7 @@ export class OwnerStage {
       return { kind: "blocked", result: failed ? "failed_distribution_seed_block" : hold };
     }
     if (eligible.length === 0) return this.#leaveExcludedOwners(facts, owners, now);
-    if (plan === undefined) return this.#hold(owners, eligible, plan);
+    if (plan === undefined) return this.#withoutPlan(facts, owners, now);
     const calmest = plan.calmest(eligible);
     if (!plan.allHot(eligible)) return this.#hold(owners, calmest, plan);
     return this.#leaveHotOwners(owners, calmest, plan, now);
@@ -117,6 +119,25 @@ export class OwnerStage {
       result = excluded ? "excluded_owner_cooldown_hold" : "spill_cooldown_hold";
     }
     return { kind: "chosen", worker, result };
+  }
+
+  /**
+   * Nothing is known of the engines' pressure, so Weir's own count has to tell that the owners cannot
+   * bear more: without that a worker that hangs would collect every request on the prefix.
+   */
+  #withoutPlan(facts: OwnerStageFacts, owners: Owners, now: MonotonicMs): End {
+    const { maxOwners, loads, spills, isOverloaded } = this.#options;
+    const { known, eligible, ownership } = owners;
+    const { selectable } = facts.candidates;
+    const calmest = loads.least(eligible);
+    const targets =
+      known.size < maxOwners && isOverloaded(calmest, selectable, now)
+        ? selectable.filter((worker) => !known.has(worker) && !facts.guard.isSeeded(worker))
+        : [];
+    const spill = targets.length === 0 ? undefined : spills.spill(ownership, targets, now);
+    if (spill === undefined) return this.#hold(owners, eligible);
+    const result = spill.joined ? "spill_cooldown_hold" : "owner_pressure_spill";
+    return { kind: "chosen", worker: spill.worker, result };
   }
 
   /** The headers exclude every owner. */

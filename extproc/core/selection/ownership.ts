@@ -13,7 +13,7 @@ import type { OwnershipSource, SelectionConfig } from "../model/selection-config
 import type { MonotonicMs } from "../model/time.js";
 import type { BlockKeys, PrefixHasher } from "../prefixes/block-keys.js";
 import type { CommittedIndex } from "../prefixes/committed-index.js";
-import type { EventIndex } from "../prefixes/event-index.js";
+import type { EventIndex, EventMatch } from "../prefixes/event-index.js";
 import type { OwnerMatch } from "../prefixes/owner-match.js";
 import type { Worker } from "../workers/worker.js";
 
@@ -48,8 +48,7 @@ export interface PromptPrefix extends HashedPrompt {
 
 interface PublishedPrefix {
   readonly tokens: Uint32Array;
-  readonly blockSize: number;
-  readonly match: OwnerMatch & { readonly keys: BlockKeys };
+  readonly match: EventMatch;
 }
 
 /** Why nobody of the workers asked about counts as an owner. */
@@ -111,9 +110,9 @@ export class OwnershipLookup {
     const { committed, events, selection } = this.#options;
     const { model, keys, published } = prefix;
     if (published !== undefined) {
-      const { match, tokens, blockSize } = published;
+      const { match, tokens } = published;
       const held = longestHeld(match, among, (blocks) =>
-        events.match(model, tokens.subarray(0, blocks * blockSize)),
+        events.match(model, tokens.subarray(0, blocks * match.blockSize), match.blockSize),
       );
       if (held.owners.length > 0) return owned("events", match.keys, held);
     }
@@ -133,7 +132,7 @@ export class OwnershipLookup {
   #published({ model, tokens }: HashedPrompt): PublishedPrefix | undefined {
     const { events } = this.#options;
     if (tokens === undefined || !events.hasData(model)) return undefined;
-    return { tokens, blockSize: events.blockSizeOf(model), match: events.match(model, tokens) };
+    return { tokens, match: events.match(model, tokens) };
   }
 }
 

@@ -32,7 +32,7 @@ export class Policies {
    */
   choose(
     policy: PromptBlindPolicy,
-    query: Pick<SelectionQuery, "model" | "partition">,
+    query: TurnQuery,
     candidates: readonly Worker[],
     serving: readonly Worker[],
   ): PolicyChoice {
@@ -53,15 +53,22 @@ export class Policies {
   }
 }
 
+type TurnQuery = Pick<
+  SelectionQuery,
+  "model" | "partition" | "targetWorkerUrl" | "excludedWorkerUrls"
+>;
+
 /**
  * Whose turn is it? The first candidate behind the one chosen last, in the order of all workers: a
  * worker that comes and goes shifts nobody else's turn. Partitions of one model have turns of their own.
+ * A request that may not go everywhere leaves the turn where it is: moved by it, the turn of some workers
+ * would never come.
  */
 class Turns {
   readonly #last = new Map<ModelId, Map<PartitionName, number>>();
 
   next(
-    { model, partition }: Pick<SelectionQuery, "model" | "partition">,
+    { model, partition, targetWorkerUrl, excludedWorkerUrls }: TurnQuery,
     candidates: readonly Worker[],
     serving: readonly Worker[],
   ): Worker {
@@ -71,6 +78,7 @@ class Turns {
       this.#last.set(model, turns);
     }
     const last = turns.get(partition) ?? -1;
+    const moves = targetWorkerUrl === undefined && excludedWorkerUrls.length === 0;
     // Both lists have the same order, so one walk finds the places of all candidates.
     let place = 0;
     let first: number | undefined;
@@ -78,12 +86,12 @@ class Turns {
       while (place < serving.length && serving[place] !== candidate) place += 1;
       first ??= place;
       if (place <= last) continue;
-      turns.set(partition, place);
+      if (moves) turns.set(partition, place);
       return candidate;
     }
     const [worker] = candidates;
     invariant(worker !== undefined && first !== undefined, "a turn among no workers was asked for");
-    turns.set(partition, first);
+    if (moves) turns.set(partition, first);
     return worker;
   }
 }

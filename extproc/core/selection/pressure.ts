@@ -1,6 +1,9 @@
 // Which workers are under too much pressure by what their engines report? Pressure is the highest of
-// KV usage and utilization over the ranks of a worker: one full rank makes its requests wait. A plan
-// exists only when every candidate has a sample that is young enough; with one of them unknown, the
+// KV usage and utilization over the ranks of a worker: one full rank makes its requests wait. Where every
+// candidate has a known ceiling of running requests, it is also the part of that ceiling in use: what the
+// engine ran and queued, and what Weir has sent it and got back since. A cache can be nearly empty while
+// requests queue for a slot, and a report of ten seconds ago alone would send everybody to whoever was
+// calm then. A plan exists only when every candidate has a sample that is young enough; with one of them unknown, the
 // unknown worker would look either full or idle, and both are guesses. Then counts decide.
 //
 // The limit is near the calmest candidate: 0.10 above its pressure, and at most 0.90; when even the
@@ -37,12 +40,20 @@ export function planPressure(
   telemetry: TelemetryStore | undefined,
   now: MonotonicMs,
 ): PressurePlan | undefined {
-  const readings = new Map<Worker, Reading>();
+  const entries: TelemetryEntry[] = [];
+  let slotsKnown = true;
   for (const worker of workers) {
     const entry = freshEntry(telemetry, worker, now);
-    if (entry === undefined) return undefined;
-    const pressure = pressureOf(entry.sample);
-    if (pressure === undefined) return undefined;
+    if (entry === undefined || pressureOf(entry.sample) === undefined) return undefined;
+    entries.push(entry);
+    slotsKnown &&= entry.load.maxRunning !== undefined;
+  }
+  const readings = new Map<Worker, Reading>();
+  for (const [index, worker] of workers.entries()) {
+    const entry = entries[index];
+    if (entry === undefined) continue;
+    const reported = pressureOf(entry.sample) ?? 0;
+    const pressure = slotsKnown ? Math.max(reported, occupancy(worker, entry)) : reported;
     readings.set(worker, { pressure, waiting: entry.load.waiting });
   }
   return new PressurePlan(workers, readings);
@@ -88,6 +99,13 @@ export class PressurePlan {
     if (one === undefined || other === undefined) return 0;
     return one.pressure - other.pressure || one.waiting - other.waiting;
   };
+}
+
+/** Requests at the engine now, as a part of what it runs at once; above 1 when some wait. */
+function occupancy({ runtime }: Worker, { load, liveLoadAtObservation }: TelemetryEntry): number {
+  const { running, waiting, maxRunning = 1 } = load;
+  const since = runtime.liveLoad - liveLoadAtObservation;
+  return Math.max(0, running + waiting + since) / maxRunning;
 }
 
 /** Undefined when the engine reported no rank or nothing that can be compared. */

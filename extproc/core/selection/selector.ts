@@ -38,6 +38,7 @@ import { CacheAware, type CacheAwareChoice } from "./cache-aware.js";
 import { findCandidates, isServed, type Candidates, type Fleet } from "./candidates.js";
 import type { PrefixTrace, Selection, SelectionDecision, SelectionQuery } from "./decision.js";
 import { DecisionCounts } from "./decision-counts.js";
+import { Evictions, type CacheReport } from "./evictions.js";
 import { Loads } from "./loads.js";
 import { OwnershipLookup, type HashedPrompt, type PromptPrefix } from "./ownership.js";
 import { PendingOwners } from "./pending-owners.js";
@@ -86,6 +87,7 @@ export class WorkerSelector {
   readonly #policies: Policies;
   readonly #lookup: OwnershipLookup;
   readonly #pending = new PendingOwners();
+  readonly #evictions: Evictions;
   readonly #cacheAware: CacheAware;
   /** Generations of the workers that something may be known or booked about. */
   #generations: ReadonlySet<number> = new Set();
@@ -109,6 +111,7 @@ export class WorkerSelector {
       cooldownMs: selection.cache_owner_spill_cooldown_secs * 1000,
     });
     this.bookings = new Bookings(options);
+    this.#evictions = new Evictions(selection.block_size);
     this.#loads = new Loads(this.bookings, options.rng);
     this.#policies = new Policies(this.#loads);
     const { committed, events, protections } = this;
@@ -155,26 +158,20 @@ export class WorkerSelector {
   }
 
   /**
-   * Learns from the end of a request: after a success its worker owns the prompt's blocks. When the
-   * worker was chosen as an owner and its engine reports less than a block from its cache, the engine
-   * has evicted: what the worker held with an older last success is forgotten.
+   * Learns from the end of a request: after a success its worker owns the prompt's blocks. When answers
+   * show that the engine has dropped what it is believed to hold, its older successes are forgotten.
    *
-   * @param cachedTokens as the engine reports them; undefined when it does not
    * @returns how many holdings were forgotten
    */
-  ended(
-    trace: PrefixTrace,
-    success: boolean,
-    cachedTokens: number | undefined,
-    now: MonotonicMs,
-  ): number {
+  ended(trace: PrefixTrace, success: boolean, report: CacheReport, now: MonotonicMs): number {
     const { keys, generation, expected } = trace;
     if (!this.#generations.has(generation)) return 0;
-    let forgotten = 0;
-    const evicted = cachedTokens !== undefined && cachedTokens < this.#options.selection.block_size;
-    if (expected !== undefined && evicted) {
-      forgotten = this.committed.forgetOlder(generation, expected.lastSuccessAt);
-    }
+    const evictedBefore =
+      expected === undefined
+        ? undefined
+        : this.#evictions.reported(generation, keys, expected.lastSuccessAt, report);
+    const forgotten =
+      evictedBefore === undefined ? 0 : this.committed.forgetOlder(generation, evictedBefore);
     if (success) this.committed.commit(keys, generation, now);
     return forgotten;
   }
@@ -188,6 +185,7 @@ export class WorkerSelector {
       this.bookings.forget(generation);
       this.committed.forget(generation);
       this.events.forget(generation);
+      this.#evictions.forget(generation);
     }
     this.#generations = present;
   }

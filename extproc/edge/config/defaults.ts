@@ -118,6 +118,7 @@ export const DEFAULTS = {
     // Both must be exceeded: 64 requests of difference are little on large workers, and a half more
     // is little on idle ones.
     balance_abs_threshold: 64,
+    balance_reserved_threshold: 32_768,
     balance_rel_threshold: 1.5,
     // 1 is off: usage is known only where engines are asked for it.
     balance_token_usage_threshold: 1,

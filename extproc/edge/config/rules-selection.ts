@@ -20,10 +20,14 @@ const PUBLISHERS: readonly string[] = ["vllm", "sglang"];
 /** Most workers a message lists. */
 const LISTED_WORKERS_MAX = 8;
 
+/** Characters of a prompt that are hashed before it waits or runs: more would hold up other requests. */
+export const PREFIX_CHARS_MAX = 1_048_576;
+
 /** Every broken rule. */
 export function checkSelection(draft: Draft): Finding[] {
   return [
     ...checkCooldown(draft),
+    ...checkPrefixLength(draft),
     ...checkPublishers(draft),
     ...checkPorts(draft),
     ...checkOwnership(draft),
@@ -37,6 +41,16 @@ function checkCooldown({ selection }: Draft): Finding[] {
     "must be 0 while selection.max_cached_owners_per_prefix is 0, because nothing spreads then, " +
     `got ${String(cooldown)}`;
   return [{ path: ["selection", "cache_owner_spill_cooldown_secs"], message }];
+}
+
+function checkPrefixLength({ selection }: Draft): Finding[] {
+  const { block_chars: chars, max_prefix_blocks: blocks } = selection ?? {};
+  if (typeof chars !== "number" || typeof blocks !== "number") return [];
+  if (chars * blocks <= PREFIX_CHARS_MAX) return [];
+  const message =
+    `times selection.block_chars (${String(chars)}) must be at most ` +
+    `${String(PREFIX_CHARS_MAX)} characters, got ${String(blocks)}`;
+  return [{ path: ["selection", "max_prefix_blocks"], message }];
 }
 
 function checkPublishers({ workers }: Draft): Finding[] {

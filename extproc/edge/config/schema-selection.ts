@@ -22,8 +22,8 @@ const TREE_BYTES_MAX = 4_294_967_296;
 const EVICTION_INTERVAL_SECS_MAX = 3600;
 /** What nobody has asked for in a day is no longer in the cache of a busy engine. */
 const COMMITTED_TTL_SECS_MAX = 86_400;
-/** A block above that is longer than most prompts, and none of them would have a prefix. */
-const BLOCK_CHARS_MAX = 65_536;
+/** A block above that is longer than many prompts, which then have no prefix. */
+const BLOCK_CHARS_MAX = 4_096;
 /** Far above the block sizes of engines, which are 1 to 256. */
 const BLOCK_TOKENS_MAX = 4096;
 /** Each block of a prompt is hashed and looked up before the request is sent on. */
@@ -45,6 +45,12 @@ export const selectionSection = mapping({
     .default(SELECTION.balance_abs_threshold)
     .describe(
       "Difference of two workers' loads, in requests, above which load goes before prefixes.",
+    ),
+  balance_reserved_threshold: whole(1, COUNT_MAX)
+    .default(SELECTION.balance_reserved_threshold)
+    .describe(
+      "Difference of two workers' reserved tokens above which load goes before prefixes; " +
+        "the default is what eight requests without a limit of their own reserve.",
     ),
   balance_rel_threshold: atLeast(1)
     .default(SELECTION.balance_rel_threshold)

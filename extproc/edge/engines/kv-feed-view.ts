@@ -9,6 +9,10 @@
 import type { EventIndex, KvView } from "../../core/prefixes/event-index.js";
 import type { KvEvent, KvPlace, KvRemoved, KvStored } from "./kv-batch.js";
 
+/** Blocks that are passed on at once, and their tokens: a part of a millisecond. */
+const PIECE_MAX_BLOCKS = 128;
+const PIECE_MAX_TOKENS = 4_096;
+
 /** 16 million tokens in blocks of 16, above any engine's cache; some 100 MB in this map at worst. */
 const VIEW_MAX_BLOCKS = 1_048_576;
 
@@ -29,14 +33,17 @@ export class KvFeedView {
     this.#maxBlocks = maxBlocks;
   }
 
-  /** Takes one event; false when the view holds more blocks than are followed, and was emptied. */
-  apply(event: KvEvent): boolean {
+  /**
+   * Takes one event, in pieces between which the caller may do something else, or leave it at that. False
+   * when the view holds more blocks than are followed, and was emptied.
+   */
+  *apply(event: KvEvent): Generator<undefined, boolean, void> {
     switch (event.kind) {
       case "stored":
-        if (this.#concerns(event)) this.#stored(event);
+        if (this.#concerns(event)) yield* this.#stored(event);
         break;
       case "removed":
-        if (event.onGpu && this.#isGroup(event)) this.#removed(event);
+        if (event.onGpu && this.#isGroup(event)) yield* this.#removed(event);
         break;
       case "cleared":
         this.clear();
@@ -64,22 +71,31 @@ export class KvFeedView {
     return group === undefined || this.#group === undefined || group === this.#group;
   }
 
-  #stored({ hashes, plainBlocks, parent, tokens, blockSize }: KvStored): void {
-    if (plainBlocks === 0) return;
-    const blocks = hashes.slice(0, plainBlocks).map((hash, index) => {
-      this.#copies.set(hash, (this.#copies.get(hash) ?? 0) + 1);
-      return { hash, tokens: tokens.subarray(index * blockSize, (index + 1) * blockSize) };
-    });
-    this.#sink.stored(this.#view, { blocks, parent, blockSize });
+  *#stored(event: KvStored): Generator<undefined, void, void> {
+    const { hashes, plainBlocks, parent, tokens, blockSize } = event;
+    const piece = Math.max(1, Math.min(PIECE_MAX_BLOCKS, Math.floor(PIECE_MAX_TOKENS / blockSize)));
+    for (let from = 0; from < plainBlocks; from += piece) {
+      const blocks = hashes.slice(from, Math.min(from + piece, plainBlocks)).map((hash, index) => {
+        this.#copies.set(hash, (this.#copies.get(hash) ?? 0) + 1);
+        const at = (from + index) * blockSize;
+        return { hash, tokens: tokens.subarray(at, at + blockSize) };
+      });
+      const before = from === 0 ? parent : hashes[from - 1];
+      this.#sink.stored(this.#view, { blocks, parent: before, blockSize });
+      yield;
+    }
   }
 
-  #removed({ hashes }: KvRemoved): void {
-    const gone: string[] = [];
-    for (const hash of hashes) {
-      const copies = this.#copies.get(hash) ?? 0;
-      if (copies > 1) this.#copies.set(hash, copies - 1);
-      else if (this.#copies.delete(hash)) gone.push(hash);
+  *#removed({ hashes }: KvRemoved): Generator<undefined, void, void> {
+    for (let from = 0; from < hashes.length; from += PIECE_MAX_BLOCKS) {
+      const gone: string[] = [];
+      for (const hash of hashes.slice(from, from + PIECE_MAX_BLOCKS)) {
+        const copies = this.#copies.get(hash) ?? 0;
+        if (copies > 1) this.#copies.set(hash, copies - 1);
+        else if (this.#copies.delete(hash)) gone.push(hash);
+      }
+      if (gone.length > 0) this.#sink.removed(this.#view, gone);
+      yield;
     }
-    if (gone.length > 0) this.#sink.removed(this.#view, gone);
   }
 }

@@ -1,29 +1,45 @@
 // What does one rank of one engine publish about its KV cache? Subscribes to it and keeps a view that can
-// be trusted. Batches are numbered from 0. One that was seen is ignored; missed ones are asked for at the
-// replay endpoint, in order; when they cannot be had the view is cleared, for blocks may have gone
-// unnoticed, and a recovery is counted. The numbers begin anew when the engine restarts, with an empty
-// cache: a 0, or after a broken connection any number already passed, clears the view. ZeroMQ reconnects
-// by itself, with backoff; a broken connection alone clears nothing, since a blip of the network loses no
-// block, but the engine may have been another one meanwhile whose numbers happen to go on where ours
-// stopped: the last batch is asked for again then, and it must be the same. State: the last batch, whether
-// a connection broke since, and the view. Milliseconds. Nothing is thrown out of a feed.
+// be trusted. Batches are numbered from 0; missed ones are asked for at the replay endpoint, in order; when
+// they cannot be had the view is cleared, for blocks may have gone unnoticed, and a recovery is counted. The
+// numbers begin anew when the engine restarts, with an empty cache: a 0, after a broken connection any
+// number already passed, and any other passed number unless it is one of the last batches word for word,
+// clears the view. ZeroMQ reconnects by itself, with backoff; a broken connection alone clears nothing,
+// since a blip of the network loses no block, but the engine may have been another one meanwhile whose
+// numbers happen to go on where ours stopped: the last batch is asked for again then, and it must be the
+// same. State: the last batches, whether a connection broke since, and the view. Milliseconds. Nothing is
+// thrown out of a feed.
 
 import { setTimeout as pause } from "node:timers/promises";
 import { Subscriber } from "zeromq";
-import { readBatch, type BatchProblem } from "./kv-batch.js";
+import { applyBatch } from "./kv-apply.js";
+import type { BatchProblem } from "./kv-raw-event.js";
 import type { KvFeedView } from "./kv-feed-view.js";
+import { KvHistory, type SeenBatch } from "./kv-history.js";
 import { askReplay, REPLAY_MAX_BATCHES, REPLAY_WAIT_MS, type ReplayEnd } from "./kv-replay.js";
-import { connectOptions, MESSAGE_MAX_WIRE_BYTES, nextTurn, readSequence } from "./kv-wire.js";
+import {
+  connectOptions,
+  faultOf,
+  MESSAGE_MAX_WIRE_BYTES,
+  nextTurn,
+  readSequence,
+} from "./kv-wire.js";
+import { SlicedWork } from "./sliced-work.js";
 
 /** First wait before the next attempt to connect; it doubles up to the longest. */
 const RECONNECT_MIN_MS = 100;
 const RECONNECT_MAX_MS = 30_000;
 /** ZeroMQ gives a connection up for good when the peer breaks the protocol; it is opened anew then. */
 const GIVEN_UP_AFTER_MS = 1_000;
-/** Batches in stock while the feed waits for a replay: ten seconds of 100 steps a second. */
-const FEED_HIGH_WATER_BATCHES = 1_000;
-/** A long replay may lose batches on its way; it is asked for again where it broke off. */
-const REPLAY_MAX_ATTEMPTS = 3;
+/**
+ * An engine drops what a slow reader has no room for, a thousand batches further; the rest of a long replay
+ * is asked for again where it broke off. So many questions are enough for REPLAY_MAX_BATCHES.
+ */
+const REPLAY_MAX_ATTEMPTS = 12;
+/**
+ * The most batches that one message may jump over while the connection lasts: eleven hours of 100 steps a
+ * second. A greater jump is believed when the next batch goes on from it.
+ */
+export const SEQUENCE_MAX_JUMP = 4_000_000;
 
 export type KvFailure = BatchProblem | "connect" | "replay";
 
@@ -38,14 +54,9 @@ export interface KvFeedOptions {
     failed(reason: KvFailure, detail: string): void;
     received(events: number): void;
   };
+  /** Shared by all feeds of the process. */
+  readonly work?: SlicedWork;
   readonly replayWaitMs?: number;
-}
-
-const NO_PAYLOAD = Buffer.alloc(0);
-
-interface SeenBatch {
-  readonly sequence: number;
-  readonly payload: Buffer;
 }
 
 export class KvFeed {
@@ -53,13 +64,17 @@ export class KvFeed {
   readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
   #socket: Subscriber | undefined;
-  #last: SeenBatch | undefined;
+  readonly #work: SlicedWork;
+  readonly #seen = new KvHistory();
+  /** The number that a message jumped to and that was not believed. */
+  #absurd: number | undefined;
   /** The connection broke after the last batch: the engine may be another one. */
   #isDoubtful = false;
   #reopenMs = RECONNECT_MIN_MS;
 
   constructor(options: KvFeedOptions) {
     this.#options = options;
+    this.#work = options.work ?? new SlicedWork();
     this.#ended = this.#run();
   }
 
@@ -79,7 +94,7 @@ export class KvFeed {
       try {
         await this.#listen();
       } catch (error) {
-        this.#options.listener.failed("connect", messageOf(error));
+        this.#options.listener.failed("connect", faultOf(error));
       }
       await this.#pauseBeforeReopening();
     }
@@ -99,7 +114,6 @@ export class KvFeed {
       ...connectOptions(endpoint),
       reconnectInterval: RECONNECT_MIN_MS,
       reconnectMaxInterval: RECONNECT_MAX_MS,
-      receiveHighWaterMark: FEED_HIGH_WATER_BATCHES,
       maxMessageSize: MESSAGE_MAX_WIRE_BYTES,
     });
     this.#socket = socket;
@@ -158,34 +172,42 @@ export class KvFeed {
       }
       await this.#follow({ sequence, payload });
     } catch (error) {
-      this.#distrust("malformed", `a fault: ${messageOf(error)}`);
+      this.#distrust("malformed", `a fault: ${faultOf(error)}`);
     }
   }
 
   async #follow(batch: SeenBatch): Promise<void> {
+    const { last } = this.#seen;
     const isDoubtful = this.#isDoubtful;
+    if (last !== undefined && !isDoubtful && batch.sequence - last > SEQUENCE_MAX_JUMP) {
+      const isReal = this.#absurd === batch.sequence - 1;
+      this.#absurd = batch.sequence;
+      if (!isReal) {
+        this.#distrust("malformed", `batch ${String(batch.sequence)} follows ${String(last)}`);
+        return;
+      }
+    }
+    this.#absurd = undefined;
     this.#isDoubtful = false;
-    const last = this.#last;
-    if (last !== undefined && batch.sequence <= last.sequence) {
-      if (batch.sequence > 0 && !isDoubtful) return;
+    if (last !== undefined && batch.sequence <= last) {
+      const isUnexpected = batch.sequence > 0 && !isDoubtful;
+      if (isUnexpected && this.#seen.has(batch)) return;
       this.#startOver();
+      const detail = `number ${String(batch.sequence)} came again after ${String(last)}`;
+      if (isUnexpected) this.#options.listener.recovered(`${detail}: the engine has started over`);
     } else if (last !== undefined && isDoubtful && !(await this.#isStillThe(last))) {
       this.#startOver();
     }
-    if (batch.sequence > this.#next) await this.#fetchUntil(batch.sequence);
-    if (!this.#isStopped) this.#apply(batch);
-  }
-
-  get #next(): number {
-    return this.#last === undefined ? 0 : this.#last.sequence + 1;
+    if (batch.sequence > this.#seen.next) await this.#fetchUntil(batch.sequence);
+    if (!this.#isStopped) await this.#apply(batch);
   }
 
   /** Whether the engine still has this very batch; true as well when that cannot be found out. */
-  async #isStillThe(last: SeenBatch): Promise<boolean> {
+  async #isStillThe(last: number): Promise<boolean> {
     let isSame = true;
-    await this.#ask(last.sequence, (sequence, payload) => {
-      isSame = sequence !== last.sequence || payload.equals(last.payload);
-      return false;
+    await this.#ask(last, (sequence, payload) => {
+      isSame = sequence !== last || this.#seen.has({ sequence, payload });
+      return Promise.resolve(false);
     });
     return isSame;
   }
@@ -193,29 +215,33 @@ export class KvFeed {
   /** Applies what was missed before `until`, as far as it can be had. */
   async #fetchUntil(until: number): Promise<void> {
     const { replayEndpoint } = this.#options;
-    if (replayEndpoint !== undefined && until - this.#next > REPLAY_MAX_BATCHES) {
+    const seen = this.#seen;
+    if (replayEndpoint !== undefined && until - seen.next > REPLAY_MAX_BATCHES) {
       this.#lose(until - REPLAY_MAX_BATCHES);
     }
-    for (let attempt = 0; attempt < REPLAY_MAX_ATTEMPTS && this.#next < until; attempt += 1) {
+    for (let attempt = 0; attempt < REPLAY_MAX_ATTEMPTS && seen.next < until; attempt += 1) {
       if (replayEndpoint === undefined || this.#isStopped) break;
-      const from = this.#next;
-      await this.#ask(from, (sequence, payload) => {
+      const from = seen.next;
+      await this.#ask(from, async (sequence, payload) => {
         if (this.#isStopped || sequence >= until) return false;
-        if (sequence < this.#next) return true;
-        if (sequence > this.#next) {
+        if (sequence < seen.next) return true;
+        if (sequence > seen.next) {
           // In the midst of an answer one was lost on the way; at its begin the engine has no older one.
-          if (this.#next > from) return false;
+          if (seen.next > from) return false;
           this.#lose(sequence);
         }
-        this.#apply({ sequence, payload });
+        await this.#apply({ sequence, payload });
         return sequence + 1 < until;
       });
-      if (this.#next === from) break;
+      if (seen.next === from) break;
     }
-    if (this.#next < until && !this.#isStopped) this.#lose(until);
+    if (seen.next < until && !this.#isStopped) this.#lose(until);
   }
 
-  async #ask(from: number, take: (sequence: number, payload: Buffer) => boolean): Promise<void> {
+  async #ask(
+    from: number,
+    take: (sequence: number, payload: Buffer) => Promise<boolean>,
+  ): Promise<void> {
     const { replayEndpoint: endpoint, replayWaitMs: waitMs = REPLAY_WAIT_MS } = this.#options;
     if (endpoint === undefined) return;
     const question = { endpoint, from, waitMs, signal: this.#stop.signal };
@@ -226,33 +252,36 @@ export class KvFeed {
 
   /** Goes on at `sequence` without the batches before it. */
   #lose(sequence: number): void {
-    const isFirst = this.#last === undefined;
-    const missed = `${String(sequence - this.#next)} batches from ${String(this.#next)} are missing`;
-    this.#last = { sequence: sequence - 1, payload: NO_PAYLOAD };
+    const { last, next } = this.#seen;
+    this.#seen.skipTo(sequence);
     // Before the first batch nothing is known that could be wrong.
-    if (isFirst) return;
+    if (last === undefined) return;
     this.#options.view.clear();
+    const missed = `${String(sequence - next)} batches from ${String(next)} are missing`;
     this.#options.listener.recovered(missed);
   }
 
   /** The engine has restarted: its cache was empty when its numbers began anew. */
   #startOver(): void {
-    this.#last = undefined;
+    this.#seen.clear();
     this.#options.view.clear();
   }
 
-  #apply(batch: SeenBatch): void {
-    this.#last = batch;
+  async #apply(batch: SeenBatch): Promise<void> {
+    this.#seen.add(batch);
     const { view, listener } = this.#options;
-    const result = readBatch(batch.payload);
-    if (result.kind === "problem") {
-      this.#distrust(result.reason, `batch ${String(batch.sequence)}: ${result.detail}`);
-      return;
+    try {
+      const steps = applyBatch(batch.payload, view);
+      const applied = await this.#work.run(steps, this.#stop.signal);
+      if (applied === undefined) return;
+      if (applied.problem === undefined) listener.received(applied.events);
+      else {
+        const { reason, detail } = applied.problem;
+        this.#distrust(reason, `batch ${String(batch.sequence)}: ${detail}`);
+      }
+    } catch (error) {
+      this.#distrust("malformed", `a fault: ${faultOf(error)}`);
     }
-    for (const event of result.events) {
-      if (!view.apply(event)) this.#distrust("too_large", "the engine's cache has too many blocks");
-    }
-    listener.received(result.events.length);
   }
 
   /** What came cannot be read, so it is not known what it took away. */
@@ -261,8 +290,4 @@ export class KvFeed {
     this.#options.view.clear();
     this.#options.listener.failed(reason, detail);
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

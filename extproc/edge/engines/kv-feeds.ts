@@ -12,6 +12,7 @@ import type { Log, RateLimitedLog } from "../telemetry/log.js";
 import { KvFeed, type KvFailure, type KvFeedOptions } from "./kv-feed.js";
 import { KvFeedView, type KvSink } from "./kv-feed-view.js";
 import { endpointOf } from "./kv-wire.js";
+import { SlicedWork } from "./sliced-work.js";
 
 interface KvFeedsListener {
   /** A view was cleared because batches are missing for good. */
@@ -42,6 +43,7 @@ export class KvFeeds {
   readonly #running = new Map<string, Running>();
   /** Feeds that have been told to end and have not ended yet. */
   readonly #ending = new Set<Promise<void>>();
+  readonly #work = new SlicedWork();
   #isStopped = false;
 
   constructor(options: KvFeedsOptions) {
@@ -96,6 +98,7 @@ export class KvFeeds {
       replayEndpoint: replay === undefined ? undefined : endpointOf(replay, view.rank),
       topic,
       view: new KvFeedView(view, sink),
+      work: this.#work,
       listener: this.#listenerOf(worker, view.rank),
       ...(replayWaitMs === undefined ? {} : { replayWaitMs }),
     };

@@ -95,12 +95,12 @@ function named(
     .join("");
 }
 
-function parts(content: Json, nested: boolean): string {
+function parts(content: Json, depth: number): string {
   if (!Array.isArray(content)) return textOrJson(content);
-  return (content as readonly Json[]).map((item) => part(item, nested)).join("\u0084");
+  return (content as readonly Json[]).map((item) => part(item, depth)).join("\u0084");
 }
 
-function part(value: Json, nested: boolean): string {
+function part(value: Json, depth: number): string {
   if (!isObject(value)) return textOrJson(value);
   const kind = word(value.type, "text");
   const text = kind === "refusal" ? value.refusal : value.text;
@@ -110,12 +110,26 @@ function part(value: Json, nested: boolean): string {
   const inside = (): string => {
     if (kind === "thinking") return named(value, ["thinking"], textOrJson);
     if (kind === "tool_use") return named(value, ["name", "input"], textOrJson);
-    if (kind === "tool_result" && !nested) return parts(value.content ?? "", true);
+    if (kind === "tool_result") return parts(value.content ?? "", depth + 1);
+    if (kind === "document") {
+      const titles = named(value, ["title", "context"], textOrJson);
+      return titles + named(value, ["source"], (item) => source(item, depth + 1));
+    }
+    if (kind === "search_result") {
+      const found = parts(value.content ?? "", depth + 1);
+      return found + named(value, ["title", "source"], textOrJson);
+    }
     return PAYLOADS.some((name) => name in value)
       ? named(value, PAYLOADS, (item) => compact(item, true))
       : compact(value, true);
   };
   return `\u0085${escaped(word(value.type, ""))}\u0082${inside()}\u0086`;
+}
+
+function source(value: Json, depth: number): string {
+  if (!isObject(value)) return textOrJson(value);
+  const content = value.content === undefined ? "" : parts(value.content, depth);
+  return `\u0085${content}${named(value, ["media_type", "data"], textOrJson)}\u0086`;
 }
 
 function call(value: Json): string {
@@ -137,8 +151,8 @@ function message(value: Json): string {
   const body = MESSAGE_FIELDS.map((name) => {
     const field = value[name];
     if (field === undefined || field === null) return "";
-    if (name === "content") return parts(field, false);
-    if (name === "summary" || name === "output") return `\u0083${name}\u0082${parts(field, false)}`;
+    if (name === "content") return parts(field, 0);
+    if (name === "summary" || name === "output") return `\u0083${name}\u0082${parts(field, 0)}`;
     if (name === "tool_calls" && Array.isArray(field)) {
       return `\u0083${name}\u0082${(field as readonly Json[]).map(call).join("")}`;
     }
@@ -149,13 +163,18 @@ function message(value: Json): string {
 
 function reference(body: JsonObject): string {
   const { tools, system, messages, prompt, text } = body;
-  if (prompt !== undefined || text !== undefined) return escaped(word(prompt ?? text, ""));
+  const state = ["cache_salt", "documents"]
+    .filter((key) => key in body)
+    .map((key) => `\u0085${key}\u0082${compact(body[key] ?? null, false)}\u0086`)
+    .join("");
+  if (prompt !== undefined || text !== undefined) return state + escaped(word(prompt ?? text, ""));
   const list = messages ?? body.input ?? [];
   const head = Array.isArray(tools) && tools.length > 0 ? compact(tools as Json, false) : "";
   const instructions = system ?? body.instructions ?? null;
   return [
+    state,
     head === "" ? "" : `\u0085tools\u0082${head}\u0086`,
-    instructions === null ? "" : `\u0081system\u0082${parts(instructions, false)}`,
+    instructions === null ? "" : `\u0081system\u0082${parts(instructions, 0)}`,
     ...(Array.isArray(list) ? (list as readonly Json[]) : [{ role: "user", content: list }]).map(
       message,
     ),
@@ -201,16 +220,28 @@ const simplePart: fc.Arbitrary<Json> = fc.oneof(
   shortText.map((refusal): Json => ({ type: "refusal", refusal })),
   shortText,
 );
+const documentPart: fc.Arbitrary<Json> = fc.oneof(
+  fc.tuple(shortText, longText).map(([title, data]): Json => ({
+    ...{ type: "document", title, context: "c", cache_control: { type: "ephemeral" } },
+    source: { type: "text", media_type: "text/plain", data },
+  })),
+  fc.array(simplePart, { minLength: 1, maxLength: 2 }).map((content): Json => ({
+    ...{ type: "document", source: { type: "content", content: [...content, ""] } },
+  })),
+  fc.tuple(anyText, fc.array(simplePart, { maxLength: 2 })).map(([source, content]): Json => ({
+    ...{ type: "search_result", title: "t", source, content },
+  })),
+);
 const toolPart: fc.Arbitrary<Json> = fc.oneof(
   fc.tuple(shortText, freeObject).map(([name, input]): Json => ({ type: "tool_use", name, input })),
   fc
-    .array(simplePart, { minLength: 1, maxLength: 3 })
+    .array(fc.oneof(simplePart, documentPart), { minLength: 1, maxLength: 3 })
     .map((content): Json => ({ type: "tool_result", tool_use_id: "t", content: [...content, ""] })),
   shortText.map((thinking): Json => ({ type: "thinking", thinking, signature: "s" })),
 );
 const content: fc.Arbitrary<Json> = fc.oneof(
   anyText,
-  fc.array(fc.oneof(simplePart, toolPart), { maxLength: 4 }),
+  fc.array(fc.oneof(simplePart, toolPart, documentPart), { maxLength: 4 }),
   fc.constant(null),
 );
 const toolCall = fc.tuple(shortText, shortText).map(([name, args]): Json => ({
@@ -238,7 +269,11 @@ const item: fc.Arbitrary<Json> = fc.oneof(
   base64.map((result): Json => ({ type: "hologram", result })),
 );
 const tools = fc.array(freeObject, { maxLength: 2 });
-const conversation = fc.oneof(
+const state = fc.record(
+  { cache_salt: anyText, documents: fc.array(freeObject, { minLength: 1, maxLength: 2 }) },
+  { requiredKeys: [] },
+);
+const plainConversation = fc.oneof(
   fc.record({ tools, messages: fc.array(chatMessage, { maxLength: 5 }) }).map(bodyOf("chat")),
   fc
     .record({ tools, system: content, messages: fc.array(chatMessage, { maxLength: 5 }) })
@@ -254,6 +289,10 @@ const conversation = fc.oneof(
   anyText.map((text) => bodyOf("generate")({ text })),
 );
 
+const conversation = fc
+  .tuple(plainConversation, state)
+  .map(([{ endpoint, body }, more]): Case => ({ endpoint, body: { ...body, ...more } }));
+
 interface Case {
   readonly endpoint: Endpoint;
   readonly body: JsonObject;
@@ -266,7 +305,7 @@ function bodyOf(endpoint: Endpoint): (body: object) => Case {
 // ---- random spellings ----------------------------------------------------------------------------
 
 /** Keys whose values keep the order of their keys. */
-const FROZEN = new Set(["tools", "source", "image_url"]);
+const FROZEN = new Set(["tools", "documents", "source", "image_url"]);
 
 /** Writes a value as JSON in one of its many spellings; the seed picks which. */
 function spell(value: Json, seed: number): string {

@@ -1,6 +1,7 @@
 import { expect } from "chai";
 import {
   readTokens,
+  TOKEN_READ_BYTES,
   TOKENS_READ_MAX,
   type TokenPrompt,
 } from "../../../extproc/core/identity/prompt-tokens.js";
@@ -66,5 +67,26 @@ describe("identity/prompt-tokens", () => {
     expect(read(`[${arrays(TOKENS_READ_MAX / 2 - 1)},[x]]`)).to.equal(undefined);
     expect(read(`[${arrays(TOKENS_READ_MAX / 2)},[x]]`)).to.not.equal(undefined);
     expect(read(`[[]${",[]".repeat(300_000)}]`)?.tokens.length).to.equal(0);
+  });
+
+  it("reads eight bytes for each look, and estimates what stands behind blanks", () => {
+    expect(TOKEN_READ_BYTES).to.equal(8);
+    // Ten looks are 80 bytes: the bracket and 79 blanks, and the last of these are not passed.
+    const within = `[${" ".repeat(79)}1]`;
+    const past = `[${" ".repeat(80)}1]`;
+    const of = (text: string): TokenPrompt | undefined =>
+      readTokens(utf8(text), { start: 0, end: text.length }, 5, 10);
+    expect(of(`[${" ".repeat(78)}1]`)).to.deep.equal(found([1]));
+    // Two bytes, the token and its bracket, are a quarter of a token each.
+    expect(of(past)).to.deep.equal(found([], 0));
+    expect(of(within)?.tokens.length).to.equal(0);
+    expect(of(`[${" ".repeat(480)}1]`)).to.deep.equal(found([], 100));
+    // Nine bytes a token up to where the blanks end the reading.
+    expect(of(`[1,2,${" ".repeat(200)}3]`)?.tokens).to.deep.equal(Uint32Array.of(1, 2));
+  });
+
+  it("refuses a number of more than ten digits without reading on", () => {
+    expect(read(`[${"0".repeat(11)}]`)).to.equal(undefined);
+    expect(read("[4294967295]")).to.deep.equal(found([4294967295]));
   });
 });

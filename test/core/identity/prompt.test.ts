@@ -5,6 +5,7 @@ import { expect } from "chai";
 import type { Endpoint } from "../../../extproc/core/identity/paths.js";
 import { readPrompt, type PromptContent } from "../../../extproc/core/identity/prompt.js";
 import { MEDIA_WHOLE_MAX_BYTES } from "../../../extproc/core/identity/prompt-json.js";
+import { PART_DEPTH_MAX } from "../../../extproc/core/identity/prompt-fields.js";
 import { PROMPT_STEPS_MAX } from "../../../extproc/core/identity/prompt-scan.js";
 import { utf8 } from "./support.js";
 
@@ -109,12 +110,17 @@ describe("identity/prompt", () => {
       });
     });
 
-    it("puts the media of generate before the text, and takes no token ids beside media", () => {
+    it("puts the media of generate before the text, and takes token ids beside media for text", () => {
       const link = "https://example.com/a.png";
       const media = `${OPEN}image_data${VALUE}"${link}"${CLOSE}`;
       expect(textOf("generate", { text: "see", image_data: link })).to.equal(`${media}see`);
       expect(textOf("generate", { text: "see", image_data: null })).to.equal("see");
-      expect(read("generate", { input_ids: [1], image_data: link })).to.equal(undefined);
+      expect(read("generate", { input_ids: [1, 23], image_data: link })).to.deep.equal({
+        kind: "text",
+        text: `${media}${OPEN}tokens${VALUE}1,23`,
+        inputTokens: 2,
+      });
+      expect(read("generate", { input_ids: [1], image_data: [] })?.kind).to.equal("tokens");
       expect(read("generate", { input_ids: [1], image_data: null })?.kind).to.equal("tokens");
     });
 
@@ -341,7 +347,7 @@ describe("identity/prompt", () => {
     });
 
     it("looks at as many steps as the limit, and takes the rest for text as it stands", () => {
-      expect(PROMPT_STEPS_MAX).to.equal(32_768);
+      expect(PROMPT_STEPS_MAX).to.equal(16_384);
       // An element and two keys are three steps; 31 bytes are 31/256 of one.
       const one = '{"role":"user","content":"abc"}';
       const stepsOfOne = 3 + one.length / 256;
@@ -378,12 +384,14 @@ describe("identity/prompt", () => {
       }
     });
 
-    it("takes results inside results by reference, however deep they nest", () => {
+    it("renders three levels of parts field by field, and writes deeper ones whole", () => {
+      expect(PART_DEPTH_MAX).to.equal(3);
       let content: unknown = "x".repeat(1_000);
       for (let depth = 0; depth < 200; depth += 1) content = [{ type: "tool_result", content }];
       const text = userText(content) ?? "";
       expect(text.replace(/[0-9a-f]{16}/, "HASH")).to.contain(`${REFERENCE}1000:HASH`);
-      expect(text.split(CLOSE).length - 1).to.equal(2);
+      expect(text.split(`${OPEN}tool_result`).length - 1).to.equal(4);
+      expect(text.split("{").length - 1).to.equal(197);
     });
 
     it("ends the prompt where the body is damaged", () => {
@@ -397,7 +405,7 @@ describe("identity/prompt", () => {
         message("user", "good") + message("user", "a"),
       );
       expect(textOf("chat", start)).to.equal(undefined);
-      expect(textOf("chat", '{"messages":[{"role" "user"}]}')).to.equal(undefined);
+      expect(textOf("chat", '{"messages":[{"role" "user"}]}')).to.equal("");
     });
   });
 });

@@ -71,8 +71,8 @@ describe("PrefixHasher", () => {
     fc.assert(
       fc.property(fc.array(block, { minLength: 1 }), fc.array(block, { minLength: 1 }), (a, b) => {
         const behind = text([...a, ...b].join("")).slice(a.length);
-        const alone = new Set(text(b.join("")));
-        expect(behind.filter((key) => alone.has(key))).to.deep.equal([]);
+        const alone = text(b.join(""));
+        expect(behind.filter((key, index) => alone[index] === key)).to.deep.equal([]);
       }),
     );
   });

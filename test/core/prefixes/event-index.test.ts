@@ -8,6 +8,7 @@ import {
   type KvBlock,
   type KvView,
 } from "../../../extproc/core/prefixes/event-index.js";
+import { MODEL_MAX_BLOCK_SIZES } from "../../../extproc/core/prefixes/event-views.js";
 import { CHUNK_RECORDS } from "../../../extproc/core/prefixes/record-store.js";
 import { BLOCK_BYTES, hasher, MODEL, range } from "./support.js";
 
@@ -93,14 +94,82 @@ describe("EventIndex", () => {
     ]);
   });
 
-  it("clears a model's blocks of all workers when its block size changes, and no other model's", () => {
+  it("keeps what one worker holds when another one publishes blocks of another size", () => {
     const events = index();
-    store(events, view(1), range(1, 8));
-    store(events, view(2, 0, OTHER_MODEL), range(1, 8));
-    store(events, view(3), range(1, 8), undefined, 8);
-    expect(found(events, range(1, 8))).to.deep.equal([1, [3]]);
+    store(events, view(1), range(1, 16));
+    store(events, view(2), range(1, 8), undefined, 8);
+    expect(found(events, range(1, 16))).to.deep.equal([4, [1]]);
+    store(events, view(1), range(17, 20), "h16");
+    expect(found(events, range(1, 20))).to.deep.equal([5, [1]]);
+    expect([events.blocksOf(1), events.blocksOf(2)]).to.deep.equal([5, 1]);
+    expect(events.unknownParentBlocks).to.equal(0);
+  });
+
+  it("clears a view that changes its own block size, and nothing else", () => {
+    const events = index();
+    for (const of of [view(1, 0), view(1, 1), view(2), view(2, 0, OTHER_MODEL)]) {
+      store(events, of, range(1, 8));
+    }
+    store(events, view(1, 0), range(1, 8), undefined, 8);
+    expect([events.blocksOf(1), events.blocksOf(2)]).to.deep.equal([3, 4]);
+    // Behind a block of the old size, blocks of a new one have no known place.
+    store(events, view(2), range(9, 24), "h8", 16);
+    expect([events.blocksOf(2), events.unknownParentBlocks]).to.deep.equal([2, 1]);
     expect(found(events, range(1, 8), OTHER_MODEL)).to.deep.equal([2, [2]]);
-    expect([events.blocksOf(1), events.blocksOf(2), events.blocksOf(3)]).to.deep.equal([0, 2, 1]);
+  });
+
+  it("takes the block size with the most matched tokens, then with the most owners", () => {
+    const events = index();
+    const seen = (tokens: readonly number[]): readonly [number, number, readonly number[]] => {
+      const { blocks, blockSize, owners } = events.match(MODEL, tokens);
+      return [blocks, blockSize, owners.map(({ generation }) => generation)];
+    };
+    store(events, view(1), range(1, 12));
+    store(events, view(2), range(1, 8), undefined, 8);
+    expect(seen(range(1, 16))).to.deep.equal([3, 4, [1]]);
+    store(events, view(2), range(9, 16), "h8", 8);
+    expect(seen(range(1, 16))).to.deep.equal([2, 8, [2]]);
+    // 8 tokens are held in blocks of both sizes: as many owners, then one more with blocks of 4.
+    expect(seen(range(1, 8))).to.deep.equal([1, 8, [2]]);
+    store(events, view(3), range(1, 8));
+    expect(seen(range(1, 8))).to.deep.equal([2, 4, [1, 3]]);
+    expect(events.match(MODEL, range(1, 8), 8).owners).to.have.length(1);
+    const { keys } = events.match(MODEL, range(1, 8));
+    expect([...keys.words]).to.deep.equal([...hasher.tokens(MODEL, range(1, 8), 4, 64).words]);
+  });
+
+  it("takes the largest size in use for the model's, and the configured one when none is", () => {
+    const events = index();
+    store(events, view(1), range(1, 16), undefined, 8);
+    store(events, view(2), range(1, 16), undefined, 16);
+    expect(events.blockSizeOf(MODEL)).to.equal(16);
+    events.removed(view(2), ["h16"]);
+    expect(events.blockSizeOf(MODEL)).to.equal(8);
+    events.forget(1);
+    expect([events.blockSizeOf(MODEL), events.hasData(MODEL)]).to.deep.equal([4, false]);
+  });
+
+  it("keeps blocks of 4 sizes of a model and refuses those of a fifth, until one goes", () => {
+    const events = index();
+    const sizes = [1, 2, 3, 4, 5];
+    for (const size of sizes) store(events, view(size), range(1, 60), undefined, size);
+    expect(MODEL_MAX_BLOCK_SIZES).to.equal(4);
+    expect(sizes.map((size) => events.blocksOf(size))).to.deep.equal([60, 30, 20, 15, 0]);
+    expect([events.refusedSizeBlocks, events.blockSizeOf(MODEL)]).to.deep.equal([12, 4]);
+    store(events, view(6), range(1, 60), undefined, 3);
+    store(events, view(7, 0, OTHER_MODEL), range(1, 60), undefined, 5);
+    events.cleared(view(2));
+    store(events, view(5), range(1, 60), undefined, 5);
+    expect([5, 6, 7].map((size) => events.blocksOf(size))).to.deep.equal([12, 20, 12]);
+    expect(events.refusedSizeBlocks).to.equal(12);
+    // An emptied view of the refused size is still open, and has no claim to it.
+    events.removed(
+      view(5),
+      range(1, 60).map((last) => `h${String(last)}`),
+    );
+    store(events, view(2), range(1, 60), undefined, 2);
+    store(events, view(5), range(1, 60), undefined, 5);
+    expect([events.blocksOf(2), events.blocksOf(5)]).to.deep.equal([30, 0]);
   });
 
   it("ignores blocks of another size than the event's, and those behind them", () => {
@@ -165,30 +234,41 @@ describe("EventIndex", () => {
     expect(found(events, range(1, 8))).to.deep.equal([0, []]);
   });
 
-  it("owns a block as long as one of two names, or one of two ranks, holds it", () => {
+  it("owns a block as long as one of two ranks holds it", () => {
     const events = index();
     store(events, view(1), range(1, 4));
-    events.stored(view(1), {
-      blocks: blocksOf(range(1, 4), 4, "x"),
-      parent: undefined,
-      blockSize: 4,
-    });
     store(events, view(1, 1), range(1, 4));
     expect(found(events, range(1, 4))).to.deep.equal([1, [1]]);
     events.removed(view(1), ["h4"]);
-    events.removed(view(1, 1), ["h4"]);
     expect(found(events, range(1, 4))).to.deep.equal([1, [1]]);
-    events.removed(view(1), ["x4"]);
+    events.removed(view(1, 1), ["h4"]);
     expect(found(events, range(1, 4))).to.deep.equal([0, []]);
   });
 
-  it("joins the blocks of a worker's ranks into one owner", () => {
+  it("keeps a block once however many names a view tells for it, and is rid of it with the first", () => {
     const events = index();
-    store(events, view(1, 0), range(1, 4));
-    store(events, view(1, 1), range(1, 8));
-    events.removed(view(1, 1), ["h4"]);
-    expect(found(events, range(1, 8))).to.deep.equal([2, [1]]);
-    expect(events.blocksOf(1)).to.equal(2);
+    const named = (hash: string): void => {
+      const blocks = [{ hash, tokens: range(1, 4) }];
+      events.stored(view(1), { blocks, parent: undefined, blockSize: 4 });
+    };
+    for (const name of ["a", "b", "c", "b"]) named(name);
+    expect([events.blocksOf(1), events.renamedBlocks]).to.deep.equal([1, 3]);
+    events.removed(view(1), ["b"]);
+    expect(found(events, range(1, 4))).to.deep.equal([1, [1]]);
+    events.removed(view(1), ["a"]);
+    expect(found(events, range(1, 4))).to.deep.equal([0, []]);
+  });
+
+  it("calls a worker no owner of a prefix that only two of its ranks together hold", () => {
+    const events = index();
+    store(events, view(1, 0), range(1, 16));
+    store(events, view(1, 1), range(1, 32));
+    events.removed(view(1, 1), ["h4", "h8", "h12", "h16"]);
+    expect(found(events, range(1, 32))).to.deep.equal([4, [1]]);
+    expect(events.blocksOf(1)).to.equal(8);
+    // Ranks that hold as much make one owner.
+    store(events, view(1, 2), range(1, 16));
+    expect(found(events, range(1, 32))).to.deep.equal([4, [1]]);
   });
 
   it("clears one view, or forgets one worker, and leaves the others", () => {
@@ -296,6 +376,11 @@ class NaiveEvents {
       const known = blocks.findIndex((each) => each.hash === hash);
       const same = blocks[known]?.chain === chain;
       if (known >= 0) blocks.splice(known, 1);
+      const first = blocks.findIndex((each) => each.chain === chain);
+      if (first >= 0) {
+        blocks.push(...blocks.splice(first, 1));
+        continue;
+      }
       if (!same && this.blocksOf(generation) >= this.#blocksMax) {
         [...ranks.values()].reduce((a, b) => (b.length > a.length ? b : a)).shift();
       }
@@ -324,8 +409,10 @@ class NaiveEvents {
   match(tokens: readonly number[]): readonly [number, readonly number[]] {
     for (let blocks = Math.min(tokens.length, this.#maxBlocks); blocks > 0; blocks -= 1) {
       const owners = [...this.#workers.keys()].filter((generation) => {
-        const held = [...this.#ranks(generation).values()].flat().map(({ chain }) => chain);
-        return range(1, blocks).every((count) => held.includes(tokens.slice(0, count).join()));
+        return [...this.#ranks(generation).values()].some((rank) => {
+          const held = rank.map(({ chain }) => chain);
+          return range(1, blocks).every((count) => held.includes(tokens.slice(0, count).join()));
+        });
       });
       if (owners.length > 0) return [blocks, owners.sort((a, b) => a - b)];
     }

@@ -7,10 +7,10 @@ import { PrefixHasher, type BlockKeys } from "../../../extproc/core/prefixes/blo
 
 export const MODEL = modelId("k3");
 export const hasher = new PrefixHasher([11, 22, 33, 44]);
-/** Bytes that a holding of the committed index counts for: 10 words and its bucket. */
-export const HOLDING_BYTES = 44;
-/** Bytes that a block of the event index counts for: 14 words and its two buckets. */
-export const BLOCK_BYTES = 64;
+/** Bytes that a holding of the committed index counts for: 12 words and its bucket. */
+export const HOLDING_BYTES = 52;
+/** Bytes that a block of the event index counts for: 16 words and its two buckets. */
+export const BLOCK_BYTES = 72;
 
 export const at = (seconds: number): MonotonicMs => monotonicMs(seconds * 1_000);
 

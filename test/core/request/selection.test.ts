@@ -146,22 +146,22 @@ describe("the choice of a worker in a request's life", () => {
     const there = { headers: { "x-weir-target-worker-url": "http://127.0.0.1:1" } };
     const usage = (cached: number): object => ({
       usage: {
-        prompt_tokens: 280,
+        prompt_tokens: 2_000,
         completion_tokens: 5,
         prompt_tokens_details: { cached_tokens: cached },
       },
     });
-    bench.answer(bench.drive(there, chat("Another prompt altogether. ".repeat(40))));
-    bench.advance(1_000);
-    bench.answer(bench.drive(there, chat(PROMPT)));
-    const before = total(held(bench));
-    expect(before, "four blocks of each prompt").to.equal(8);
-    bench.advance(1_000);
-    bench.answer(bench.drive({}, chat(PROMPT)), usage(0));
-    expect(bench.settled.at(-1)?.staleHoldings).to.equal(4);
-    expect(total(held(bench)), "its own prompt was committed anew").to.equal(4);
-    bench.answer(bench.drive({}, chat(PROMPT)), usage(256));
-    expect(bench.settled.at(-1)?.staleHoldings).to.equal(0);
+    const prompts = ["Old", "First", "Second", "Third"].map((name) => chat(`${name} ${PROMPT}`));
+    for (const prompt of prompts) {
+      bench.answer(bench.drive(there, prompt));
+      bench.advance(1_000);
+    }
+    expect(total(held(bench)), "four blocks of each prompt").to.equal(16);
+    for (const prompt of prompts.slice(1)) bench.answer(bench.drive({}, prompt), usage(0));
+    expect(bench.settled.slice(-3).map(({ staleHoldings }) => staleHoldings)).to.deep.equal([
+      0, 0, 4,
+    ]);
+    expect(total(held(bench)), "all but the old prompt were answered anew").to.equal(12);
   });
 
   it("has no say over requests that are passed through, which book nothing", () => {

@@ -152,7 +152,8 @@ describe("cache-aware selection without a budget of owners", () => {
   });
 
   it("C-13 leaves an owner that has 4112 reserved tokens for the other worker", () => {
-    const bench = new Bench();
+    // The difference that the row speaks of is one request without a limit of its own.
+    const bench = new Bench({ selection: { balance_reserved_threshold: 4_096 } });
     const prompt = tokens(1, 16);
     bench.own(prompt, 0);
     const first = bench.chosen({ prompt });
@@ -163,6 +164,28 @@ describe("cache-aware selection without a budget of owners", () => {
     expect(bench.where({ prompt })).to.equal("w1 imbalanced_reserved");
     first.booking();
     expect(bench.where({ prompt })).to.equal("w0 owner_match");
+  });
+
+  it("keeps to an owner that bears its load, whatever the others bear", () => {
+    const bench = new Bench({ workers: 8, selection: { balance_abs_threshold: 5 } });
+    bench.own(PROMPT, 3);
+    bench.load(0, 50);
+    const hot = bench.worker(1);
+    bench.selector.bookings.reserve(hot, 1_000_000);
+    expect(bench.where({ prompt: PROMPT })).to.equal("w3 owner_match");
+    bench.load(3, 6);
+    expect(bench.where({ prompt: PROMPT })).to.match(/imbalanced_requests$/);
+  });
+
+  it("keeps eight requests without a limit of their own with their owner, and moves the tenth", () => {
+    const bench = new Bench({ workers: 4 });
+    bench.own(PROMPT, 2);
+    // Each reserves 4 + 4096: eight are 32,800, the first sum above 32,768.
+    for (let request = 0; request < 8; request += 1) {
+      const { at, decision } = bench.chosen({ prompt: PROMPT });
+      expect([at, decision.result]).to.deep.equal([2, "owner_match"]);
+    }
+    expect(bench.where({ prompt: PROMPT })).to.match(/imbalanced_reserved$/);
   });
 
   it("C-15 does not let an excluded idle worker say what is calm", () => {

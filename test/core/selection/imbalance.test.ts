@@ -49,8 +49,8 @@ describe("imbalance", () => {
     expect(imbalance({ requests: [13, 6] }, counts)).to.equal("requests");
   });
 
-  it("compares reserved tokens with the output estimate, before requests", () => {
-    const over = { fallback_output_token_estimate: 100, balance_abs_threshold: 1 };
+  it("compares reserved tokens with their threshold, before requests", () => {
+    const over = { balance_reserved_threshold: 100, balance_abs_threshold: 1 };
     expect(imbalance({ reserved: [100, 0] }, over)).to.equal(undefined);
     expect(imbalance({ reserved: [101, 0], requests: [9, 0] }, over)).to.equal("reserved");
     expect(imbalance({ reserved: [301, 200] }, over), "101 apart, 1.505 times").to.equal(

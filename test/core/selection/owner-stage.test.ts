@@ -49,6 +49,29 @@ describe("the owner stage", () => {
     expect(bench.owners(PROMPT)).to.deep.equal([0]);
   });
 
+  it("opens one more owner when the others bear far too much and no engine says how much", () => {
+    const bench = new Bench({
+      workers: 3,
+      selection: budget(2, { engine_load: false, balance_abs_threshold: 5 }),
+    });
+    bench.own(PROMPT, 0);
+    const decided = Array.from({ length: 14 }, () => {
+      const { at, decision } = bench.chosen({ prompt: PROMPT });
+      return `w${String(at)} ${decision.result}`;
+    });
+    // Six requests are 6 apart from nothing. The two owners then share what comes, whatever it is.
+    expect(decided.slice(0, 6)).to.deep.equal(new Array(6).fill("w0 cached_owner_hold"));
+    expect(decided[6]).to.match(/^w[12] owner_pressure_spill$/);
+    const second = decided[6]?.slice(0, 2) ?? "";
+    expect(decided.slice(7, 12)).to.deep.equal(new Array(5).fill(`${second} spill_cooldown_hold`));
+    expect(
+      decided
+        .slice(12)
+        .map((one) => one.slice(0, 2))
+        .sort(),
+    ).to.deep.equal(["w0", second].sort());
+  });
+
   it("C-5 chooses the least loaded of three recorded owners and prunes none, though one is allowed", () => {
     const bench = new Bench({ workers: 4, selection: budget(1, { engine_load: false }) });
     bench.own(PROMPT, 0, 1, 2);
@@ -428,7 +451,8 @@ describe("a spill that a seed refuses between two looks", () => {
       loads,
     );
     const pending = new PendingOwners();
-    const stage = new OwnerStage({ maxOwners: 8, lookup, pending, spills, loads });
+    const isOverloaded = (): boolean => false;
+    const stage = new OwnerStage({ maxOwners: 8, lookup, pending, spills, loads, isOverloaded });
     const healthy = [bench.worker(0), bench.worker(1)];
     const selectable = excluded ? [bench.worker(1)] : healthy;
     const prefix = lookup.read(lookup.hash(DEMO, "committed", PROMPT));

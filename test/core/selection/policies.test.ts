@@ -4,7 +4,16 @@ import { partitionName } from "../../../extproc/core/model/ids.js";
 import type { HashedPrompt } from "../../../extproc/core/selection/ownership.js";
 import { workerOfKey } from "../../../extproc/core/selection/routing-key.js";
 import { workTokens } from "../../../extproc/core/selection/work.js";
-import { Bench, DEMO, scripted, text, tokens, url, type BenchOptions } from "./support.js";
+import {
+  Bench,
+  DEMO,
+  NO_REPORT,
+  scripted,
+  text,
+  tokens,
+  url,
+  type BenchOptions,
+} from "./support.js";
 
 /** How many of the first `arrivals` requests each worker gets when none of them ends. */
 function spread(options: BenchOptions, arrivals: number): number[] {
@@ -39,15 +48,27 @@ describe("the policies that do not look at the prompt", () => {
     const next = (over = {}): string => bench.where(over);
     expect([next(), next()]).to.deep.equal(["w0 next_in_turn", "w1 next_in_turn"]);
     expect(next({ excludedWorkerUrls: [url(2)] })).to.equal("w3 next_in_turn");
+    expect(next(), "the turn stayed where it was").to.equal("w2 next_in_turn");
+    bench.registry.recordHealth(url(3), false);
     expect(next()).to.equal("w0 next_in_turn");
-    bench.registry.recordHealth(url(1), false);
-    expect(next()).to.equal("w2 next_in_turn");
-    bench.registry.recordHealth(url(1), true);
+    bench.registry.recordHealth(url(3), true);
     expect([next(), next(), next()]).to.deep.equal([
-      "w3 next_in_turn",
-      "w0 next_in_turn",
       "w1 next_in_turn",
+      "w2 next_in_turn",
+      "w3 next_in_turn",
     ]);
+  });
+
+  it("round_robin serves everybody evenly while other requests name a worker or exclude some", () => {
+    const bench = new Bench({ workers: 4, policy: "round_robin" });
+    const counts = [0, 0, 0, 0];
+    for (let request = 0; request < 40; request += 1) {
+      bench.where({ targetWorkerUrl: url(1) });
+      bench.where({ excludedWorkerUrls: [url(0), url(2)] });
+      const at = Number(bench.where().slice(1, 2));
+      counts[at] = (counts[at] ?? 0) + 1;
+    }
+    expect(counts).to.deep.equal([10, 10, 10, 10]);
   });
 
   it("round_robin keeps turns of its own for each partition", () => {
@@ -173,7 +194,7 @@ describe("a routing key", () => {
     const excludedWorkerUrls = [worker.identity.url];
     expect(bench.chosen({ routingKey: "k", excludedWorkerUrls }).at).not.to.equal(at);
     expect(trace).not.to.equal(undefined);
-    if (trace !== undefined) bench.selector.ended(trace, true, undefined, bench.now);
+    if (trace !== undefined) bench.selector.ended(trace, true, NO_REPORT, bench.now);
     expect(bench.owners(prompt)).to.deep.equal([at]);
   });
 });

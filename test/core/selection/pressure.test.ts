@@ -35,6 +35,25 @@ describe("the pressure plan", () => {
     expect(pressures).to.deep.equal([0.8, 0.7, 0.5]);
   });
 
+  it("counts the slots in use now, where every worker's ceiling is known", () => {
+    const bench = new Bench({ workers: 2 });
+    const worker = (running: number, waiting: number, maxRunning: number | undefined) => [
+      rank(0.1, { running, waiting, maxRunning }),
+    ];
+    const pressures = (): unknown[] => {
+      const plan = planPressure([...bench.registry.all()], bench.telemetry, bench.now);
+      return [0, 1].map((index) => plan?.pressure(bench.worker(index)));
+    };
+    bench.load(0, 3);
+    bench.reportRanks([worker(8, 4, 20), worker(0, 0, 20)]);
+    expect(pressures(), "12 of 20, and the usage of the KV cache").to.deep.equal([0.6, 0.1]);
+    bench.load(0, 6);
+    bench.load(1, 4);
+    expect(pressures(), "six and four were sent since").to.deep.equal([0.9, 0.2]);
+    bench.reportRanks([worker(8, 4, undefined), worker(0, 0, 20)]);
+    expect(pressures(), "one ceiling is unknown").to.deep.equal([0.1, 0.1]);
+  });
+
   it("does not exist unless every worker has a sample of at most 30 s", () => {
     const bench = new Bench({ workers: 2 });
     const plan = (): unknown => planPressure([...bench.registry.all()], bench.telemetry, bench.now);

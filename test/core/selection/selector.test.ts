@@ -2,6 +2,8 @@
 
 import { expect } from "chai";
 import fc from "fast-check";
+import type { PromptContent } from "../../../extproc/core/identity/prompt.js";
+import { invariant } from "../../../extproc/core/model/invariant.js";
 import type { Disposer, Worker } from "../../../extproc/core/workers/worker.js";
 import { PendingOwners } from "../../../extproc/core/selection/pending-owners.js";
 import { CacheAware } from "../../../extproc/core/selection/cache-aware.js";
@@ -9,7 +11,7 @@ import { Loads } from "../../../extproc/core/selection/loads.js";
 import { OwnershipLookup } from "../../../extproc/core/selection/ownership.js";
 import { SeedGuard } from "../../../extproc/core/selection/seed-guard.js";
 import { workerConfig } from "../../support/workers.js";
-import { Bench, DEMO, rank, scripted, text, tokens, url } from "./support.js";
+import { Bench, DEMO, NO_REPORT, rank, scripted, text, tokens, url } from "./support.js";
 
 const PROMPT = text("aaaabbbbccccdddd");
 
@@ -54,9 +56,9 @@ describe("the end of a request", () => {
     if (trace === undefined) return;
     expect(bench.owners(PROMPT), "sent").to.deep.equal([]);
     booking();
-    bench.selector.ended(trace, false, undefined, bench.now);
+    bench.selector.ended(trace, false, NO_REPORT, bench.now);
     expect(bench.owners(PROMPT), "failed").to.deep.equal([]);
-    bench.selector.ended(trace, true, undefined, bench.now);
+    bench.selector.ended(trace, true, NO_REPORT, bench.now);
     expect(bench.owners(PROMPT)).to.deep.equal([at]);
   });
 
@@ -67,25 +69,72 @@ describe("the end of a request", () => {
     expect(bench.chosen({ prompt: PROMPT }).trace).to.equal(undefined);
   });
 
-  it("forgets what is older on a worker whose engine has evicted what it was chosen for", () => {
-    const bench = new Bench();
-    const oldest = text("eeeeffff");
-    const newest = text("gggghhhh");
-    bench.own(oldest, 0);
-    bench.passSeconds(1);
-    bench.own(PROMPT, 0);
-    bench.passSeconds(1);
-    bench.own(newest, 0);
-    const selection = bench.chosen({ prompt: PROMPT });
-    expect(selection.trace?.expected).to.deep.equal({ lastSuccessAt: bench.now - 1000 });
-    // Block size 4: four cached tokens are a block, three are none.
-    expect(bench.succeed(selection, 4)).to.equal(0);
-    expect(bench.owners(oldest)).to.deep.equal([0]);
-    expect(bench.succeed(bench.chosen({ prompt: newest }), 3)).to.equal(2);
-    expect(bench.owners(oldest)).to.deep.equal([]);
-    // Renewed by its own success a moment ago, which is as recent as the one just missed.
-    expect(bench.owners(PROMPT)).to.deep.equal([0]);
-    expect(bench.owners(newest)).to.deep.equal([0]);
+  /** Three prompts and an older one, all answered by the first worker, a second apart. */
+  function known(): { bench: Bench; old: PromptContent; prompts: readonly PromptContent[] } {
+    const bench = new Bench({ selection: { committed_ttl_s: 100 } });
+    const old = text("eeeeffff");
+    const prompts = [text("gggghhhh"), text("iiiijjjj"), text("kkkkllll")];
+    for (const prompt of [old, ...prompts]) {
+      bench.own(prompt, 0);
+      bench.passSeconds(1);
+    }
+    return { bench, old, prompts };
+  }
+
+  it("forgets what is older on a worker when three prompts in a row are missing from its cache", () => {
+    const { bench, old, prompts } = known();
+    // Block size 4: three cached tokens are none. The last prompt was answered 1 s ago, the first 3 s ago.
+    for (const prompt of prompts.slice(0, 2)) {
+      expect(bench.succeed(bench.chosen({ prompt }), 3)).to.equal(0);
+    }
+    expect(bench.owners(old)).to.deep.equal([0]);
+    const third = bench.chosen({ prompt: prompts[2] });
+    expect(third.trace?.expected).to.deep.equal({ lastSuccessAt: bench.now - 1_000 });
+    expect(bench.succeed(third, 0), "the two blocks of the old prompt").to.equal(2);
+    expect(bench.owners(old)).to.deep.equal([]);
+    // Answered anew just now, each of them.
+    for (const prompt of prompts) {
+      expect(bench.owners(prompt)).to.deep.equal([0]);
+    }
+  });
+
+  it("forgets nothing for misses on one prompt, with a hit in between, or on short prompts", () => {
+    for (const reports of [
+      [
+        [0, 0],
+        [0, 0],
+        [0, 0],
+        [0, 0],
+      ],
+      [
+        [0, 0],
+        [1, 0],
+        [0, 4],
+        [2, 0],
+        [1, 0],
+      ],
+    ] as const) {
+      const { bench, old, prompts } = known();
+      for (const [which, cached] of reports) {
+        expect(bench.succeed(bench.chosen({ prompt: prompts[which] }), cached)).to.equal(0);
+      }
+      expect(bench.owners(old)).to.deep.equal([0]);
+    }
+    for (const [promptTokens, forgotten] of [
+      [1_023, 0],
+      [undefined, 0],
+      [1_024, 2],
+    ] as const) {
+      const { bench, prompts } = known();
+      let sum = 0;
+      for (const prompt of prompts) {
+        const { booking, trace } = bench.chosen({ prompt });
+        booking();
+        invariant(trace !== undefined, "the prompt has a full block");
+        sum += bench.selector.ended(trace, true, { promptTokens, cachedTokens: 0 }, bench.now);
+      }
+      expect(sum, String(promptTokens)).to.equal(forgotten);
+    }
   });
 
   it("forgets nothing when the worker was not chosen as an owner, or nothing is reported", () => {
@@ -116,7 +165,7 @@ describe("the end of a request", () => {
     bench.add({ url: url(0) });
     booking();
     expect(trace).not.to.equal(undefined);
-    if (trace !== undefined) bench.selector.ended(trace, true, undefined, bench.now);
+    if (trace !== undefined) bench.selector.ended(trace, true, NO_REPORT, bench.now);
     expect(bench.owners(PROMPT)).to.deep.equal([]);
     expect(bench.selector.committed.blocksOf(trace?.generation ?? 0)).to.equal(0);
   });
@@ -291,7 +340,7 @@ describe("load accounting under random fleets", () => {
             const end = (): void => {
               load();
               booking();
-              if (trace !== undefined) bench.selector.ended(trace, true, undefined, bench.now);
+              if (trace !== undefined) bench.selector.ended(trace, true, NO_REPORT, bench.now);
             };
             live.push({ generation, tokens: 2 + at, worker, end });
           } else if (live.length > 0) {

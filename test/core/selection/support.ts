@@ -29,6 +29,7 @@ const START = monotonicMs(1_000_000);
 const SELECTION: SelectionConfig = {
   cache_threshold: 0.3,
   balance_abs_threshold: 64,
+  balance_reserved_threshold: 32_768,
   balance_rel_threshold: 1.5,
   balance_token_usage_threshold: 1,
   overload_token_usage_threshold: 1,
@@ -72,6 +73,11 @@ export function rank(tokenUsage: number, over: Partial<RankSample> = {}): Omit<R
     ...over,
   };
 }
+
+/** An answer that says nothing about its prompt. */
+export const NO_REPORT = { promptTokens: undefined, cachedTokens: undefined };
+/** What engines report of a prompt that is long enough to tell something. */
+const PROMPT_TOKENS = 2_000;
 
 /** What a test says of a request; its prompt as the client sent it. */
 export type Ask = Partial<Omit<SelectionQuery, "prompt">> & {
@@ -206,7 +212,8 @@ export class Bench {
   succeed(selection: Selection & { readonly ok: true }, cachedTokens?: number): number {
     selection.booking();
     if (selection.trace === undefined) return 0;
-    return this.selector.ended(selection.trace, true, cachedTokens, this.now);
+    const report = { promptTokens: PROMPT_TOKENS, cachedTokens };
+    return this.selector.ended(selection.trace, true, report, this.now);
   }
 
   /** Numbers of the workers that the committed index names for a whole prompt. */

@@ -90,6 +90,7 @@ describe("loading a configuration", () => {
     expect(config.selection).to.deep.equal({
       cache_threshold: 0.3,
       balance_abs_threshold: 64,
+      balance_reserved_threshold: 32_768,
       balance_rel_threshold: 1.5,
       balance_token_usage_threshold: 1,
       overload_token_usage_threshold: 1,

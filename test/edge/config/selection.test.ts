@@ -13,7 +13,8 @@ describe("selection", () => {
   it("keeps what the file says, frozen", () => {
     const { selection } = configOf(
       section(
-        "cache_threshold: 0.5, balance_abs_threshold: 32, balance_rel_threshold: 1.1, " +
+        "cache_threshold: 0.5, balance_abs_threshold: 32, balance_reserved_threshold: 9000, " +
+          "balance_rel_threshold: 1.1, " +
           "balance_token_usage_threshold: 0.2, overload_token_usage_threshold: 0.95, " +
           "engine_load: true, fallback_output_token_estimate: 512, " +
           "max_cached_owners_per_prefix: 3, cache_owner_spill_cooldown_secs: 7, " +
@@ -25,6 +26,7 @@ describe("selection", () => {
     expect(selection).to.deep.equal({
       cache_threshold: 0.5,
       balance_abs_threshold: 32,
+      balance_reserved_threshold: 9_000,
       balance_rel_threshold: 1.1,
       balance_token_usage_threshold: 0.2,
       overload_token_usage_threshold: 0.95,
@@ -39,6 +41,14 @@ describe("selection", () => {
       block_size: 32,
       max_prefix_blocks: 512,
     });
+  });
+
+  it("bounds the characters of a prompt that are looked at, at 1 Mi", () => {
+    expect(configOf(section("block_chars: 1024, max_prefix_blocks: 1024"))).to.be.an("object");
+    expect(problemsOf(section("block_chars: 1024, max_prefix_blocks: 1025"))).to.deep.equal([
+      "weir.yaml:3:33 selection.max_prefix_blocks: times selection.block_chars (1024) must be at " +
+        "most 1048576 characters, got 1025",
+    ]);
   });
 
   it("V-3 a cooldown without a number of owners is refused, and the problem is the cooldown's", () => {

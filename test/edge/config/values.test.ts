@@ -163,6 +163,7 @@ const BOUNDS: readonly Bound[] = [
   whole("adaptive_admission.load_monitor_interval_secs", 1, 30),
   decimal("selection.cache_threshold", "0", "1", "-0.01", "1.01"),
   whole("selection.balance_abs_threshold", 0, 4_294_967_295),
+  whole("selection.balance_reserved_threshold", 1, 4_294_967_295),
   {
     key: "selection.balance_rel_threshold",
     good: ["1", "1.5", "1.7976931348623157e+308"],
@@ -182,7 +183,7 @@ const BOUNDS: readonly Bound[] = [
   whole("selection.max_tree_size", 1, 4_294_967_296),
   whole("selection.eviction_interval_secs", 1, 3600),
   whole("selection.committed_ttl_s", 1, 86_400),
-  whole("selection.block_chars", 1, 65_536),
+  whole("selection.block_chars", 1, 4_096),
   whole("selection.block_size", 1, 4096),
   whole("selection.max_prefix_blocks", 1, 4096),
   whole("settlement.decode_max_bytes", 65_536, 1_073_741_824),

@@ -19,6 +19,7 @@ describe("warnings about the choice of workers", () => {
     const knobs: readonly (readonly [string, string])[] = [
       ["cache_threshold", "0.5"],
       ["balance_abs_threshold", "32"],
+      ["balance_reserved_threshold", "4096"],
       ["balance_rel_threshold", "1.1"],
       ["balance_token_usage_threshold", "0.5"],
       ["overload_token_usage_threshold", "0.9"],

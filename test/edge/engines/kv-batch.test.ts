@@ -3,16 +3,17 @@
 import { expect } from "chai";
 import fc from "fast-check";
 import {
+  BATCH_MAX_BLOCKS,
   BATCH_MAX_EVENTS,
   BLOCK_MAX_TOKENS,
-  EVENT_MAX_BLOCKS,
-  HASH_MAX_BYTES,
   MESSAGE_MAX_BYTES,
-  readBatch,
   type KvEvent,
   type KvRemoved,
   type KvStored,
+  readBatch,
 } from "../../../extproc/edge/engines/kv-batch.js";
+import { EVENT_MAX_BLOCKS, HASH_MAX_BYTES } from "../../../extproc/edge/engines/kv-raw-event.js";
+import { readWhole } from "./kv-batch-reading.js";
 import {
   batchOf,
   FIRST_HASH,
@@ -26,13 +27,13 @@ import {
 } from "./kv-events-bytes.js";
 
 function eventsOf(payload: Uint8Array): readonly KvEvent[] {
-  const result = readBatch(payload);
+  const result = readWhole(payload);
   if (result.kind === "problem") throw new Error(`${result.reason}: ${result.detail}`);
   return result.events;
 }
 
 function problemOf(payload: Uint8Array): string {
-  const result = readBatch(payload);
+  const result = readWhole(payload);
   return result.kind === "problem" ? `${result.reason}: ${result.detail}` : "a batch";
 }
 
@@ -144,6 +145,16 @@ describe("readBatch", () => {
   for (const [title, payload, problem] of [
     ["rubbish", Buffer.from("c1", "hex"), "no MessagePack: no value begins at byte 0"],
     ["a number", Buffer.from("01", "hex"), "the batch has no list of events"],
+    [
+      "a second message behind the batch",
+      Buffer.concat([batchOf(), Buffer.of(1)]),
+      "no MessagePack: it goes on after its end at byte 12",
+    ],
+    [
+      "four billion tokens claimed by a few bytes",
+      Buffer.from("92 00 91 81 a9 746f6b656e5f696473 dd ffffffff".replace(/ /g, ""), "hex"),
+      "no MessagePack: it ends early, after 19 bytes",
+    ],
     ["an event that is a number", batchOf(1), "an event is neither a list nor a map"],
     ["an unknown event", batchOf(["BlockMoved", 1]), 'an event has the unknown type "BlockMoved"'],
     ["an event without a type", batchOf({}), "an event has the unknown type of kind undefined"],
@@ -210,6 +221,33 @@ describe("readBatch", () => {
     );
   });
 
+  it("takes the most blocks of all events of a batch and refuses one more", () => {
+    const events = Array.from({ length: 4 }, () =>
+      removedEvent(Array.from({ length: EVENT_MAX_BLOCKS }, (_, i) => i)),
+    );
+    expect(BATCH_MAX_BLOCKS).to.equal(65_536);
+    expect(problemOf(batchOf(...events))).to.equal("a batch");
+    expect(problemOf(batchOf(...events, storedEvent()))).to.equal(
+      "too_large: the batch has 65537 blocks; at most 65536 are allowed",
+    );
+  });
+
+  it("pauses every 4,096 values or sooner, in whatever a batch is full of", () => {
+    const tokens = Array.from({ length: 300_000 }, () => 1);
+    const hashes = Array.from({ length: EVENT_MAX_BLOCKS }, (_, i) => i);
+    for (const [event, pauses] of [
+      [storedEvent({ token_ids: tokens, block_size: 300_000 }), 73],
+      [storedEvent({ token_ids: "none", padding: tokens }), 73],
+      [storedEvent({ block_hashes: hashes, medium: "CPU" }), 4],
+      [storedEvent({ extra_keys: tokens }), 73],
+      [storedEvent({ lora_id: tokens }), 73],
+    ] as const) {
+      let seen = 0;
+      for (const step of readBatch(batchOf(event))) if (step === undefined) seen += 1;
+      expect(seen).to.be.at.least(pauses);
+    }
+  });
+
   it("takes the largest block and refuses one token more", () => {
     const block = (size: number): Buffer =>
       batchOf(storedEvent({ block_size: size, token_ids: Array<number>(size).fill(1) }));
@@ -236,7 +274,7 @@ describe("readBatch", () => {
         (batch, at, byte) => {
           const bytes = Buffer.from(batch);
           bytes[at % bytes.length] = byte;
-          expect(readBatch(bytes).kind).to.be.oneOf(["batch", "problem"]);
+          expect(readWhole(bytes).kind).to.be.oneOf(["batch", "problem"]);
         },
       ),
       { numRuns: 3_000 },

@@ -1,8 +1,8 @@
 // Goal: the index hears of exactly those blocks that a plain prompt can be served from.
 import { expect } from "chai";
 import { modelId } from "../../../extproc/core/model/ids.js";
-import { readBatch } from "../../../extproc/edge/engines/kv-batch.js";
 import { KvFeedView } from "../../../extproc/edge/engines/kv-feed-view.js";
+import { readWhole, resultOf } from "./kv-batch-reading.js";
 import { batchOf, removedEvent, storedEvent } from "./kv-events-bytes.js";
 import { SinkLog } from "./kv-sink-log.js";
 
@@ -16,9 +16,9 @@ describe("KvFeedView", () => {
     const sink = new SinkLog();
     const view = new KvFeedView(VIEW, sink, maxBlocks);
     const apply = (...events: readonly unknown[]): readonly boolean[] => {
-      const batch = readBatch(batchOf(...events));
+      const batch = readWhole(batchOf(...events));
       if (batch.kind === "problem") throw new Error(batch.detail);
-      return batch.events.map((event) => view.apply(event));
+      return batch.events.map((event) => resultOf(view.apply(event)));
     };
     return { sink, apply };
   }
@@ -97,5 +97,22 @@ describe("KvFeedView", () => {
     expect(apply(storedEvent({ block_hashes: [3] }))).to.deep.equal([false]);
     expect(sink.lines.at(-1)).to.equal("3/1 demo cleared");
     expect(apply(storedEvent({ block_hashes: [4] }))).to.deep.equal([true]);
+  });
+
+  it("passes a long event on in pieces of at most 128 blocks and 4,096 tokens, in one chain", () => {
+    const { sink, apply } = start();
+    const hashes = Array.from({ length: 129 }, (_, i) => i);
+    apply(storedEvent({ block_hashes: hashes, token_ids: hashes, block_size: 1 }));
+    apply(removedEvent(hashes));
+    const words = sink.lines.map((line) => line.split(" "));
+    expect(words.map(({ length }) => length)).to.deep.equal([135, 8, 131, 4]);
+    expect(sink.lines[1]).to.equal("3/1 demo stored 128:128 behind 127 size 1");
+    expect(sink.lines[3]).to.equal("3/1 demo removed 128");
+    sink.lines.length = 0;
+    const tokens = Array.from({ length: 3 * 2_048 }, (_, i) => i);
+    apply(storedEvent({ block_hashes: [1, 2, 3], token_ids: tokens, block_size: 2_048 }));
+    apply(storedEvent({ block_hashes: [4], token_ids: tokens.slice(0, 4_096), block_size: 4_096 }));
+    const blocks = sink.lines.map((line) => line.match(/ \d+:/g)?.join(""));
+    expect(blocks).to.deep.equal([" 1: 2:", " 3:", " 4:"]);
   });
 });

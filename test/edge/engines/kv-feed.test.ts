@@ -5,6 +5,7 @@ import { expect } from "chai";
 import { modelId } from "../../../extproc/core/model/ids.js";
 import { KvFeed, type KvFeedOptions } from "../../../extproc/edge/engines/kv-feed.js";
 import { KvFeedView } from "../../../extproc/edge/engines/kv-feed-view.js";
+import { MESSAGE_MAX_WIRE_BYTES } from "../../../extproc/edge/engines/kv-wire.js";
 import { freePort } from "../../support/ports.js";
 import {
   batchOf,
@@ -13,6 +14,7 @@ import {
   POSITIONAL,
   removedEvent,
   SECOND_HASH,
+  storedEvent,
   storing,
 } from "./kv-events-bytes.js";
 import {
@@ -131,11 +133,88 @@ describe("KvFeed", () => {
   it("ignores a batch whose sequence it has seen", async () => {
     const engine = await engineWith();
     const feed = await follow(engine);
-    await publishBlocks(engine, 0, 2);
-    await engine.publish(1, MAPS.cleared);
-    await engine.publish(3, storing(13));
+    await publishBlocks(engine, 0, 20);
+    await engine.publish(20, storing(30));
+    await engine.publish(5, storing(15));
+    await engine.publish(21, storing(31));
+    await feed.until(() => feed.batches === 22);
+    expect(feed.sink.held()).to.have.length(22);
+    expect([feed.failures, feed.recoveries]).to.deep.equal([[], []]);
+  });
+
+  for (const [title, batch] of [
+    ["with another content", storing(99)],
+    ["after more than 16 others", storing(14)],
+  ] as const) {
+    it(`takes a batch ${title} under a passed number for that of an engine started over`, async () => {
+      const engine = await engineWith();
+      const feed = await follow(engine);
+      await publishBlocks(engine, 0, 20);
+      await engine.publish(4, batch);
+      await engine.publish(5, storing(55));
+      await feed.until(() => feed.batches === 23);
+      expect(feed.sink.held()).to.have.length(2);
+      expect(feed.sink.held()).to.include("55");
+      expect(feed.recoveries).to.deep.equal([
+        "number 4 came again after 20: the engine has started over",
+      ]);
+    });
+  }
+
+  it("follows an engine that restarts behind a relay, and whose first batch is lost", async () => {
+    const engine = await engineWith();
+    const feed = await follow(engine);
+    await publishBlocks(engine, 0, 50);
+    for (let i = 1; i <= 50; i += 1) await engine.publish(i, storing(1_000 + i));
+    await feed.until(() => feed.batches === 101);
+    expect(feed.sink.held()).to.have.length(50);
+    expect(feed.sink.held().every((hash) => Number(hash) > 1_000)).to.equal(true);
+    expect(feed.recoveries).to.have.length(1);
+  });
+
+  it("takes a jump of 4,000,000 batches for a gap and one more for a fault that moves nothing", async () => {
+    const engine = await engineWith();
+    const feed = await follow(engine);
+    await publishBlocks(engine, 0, 0);
+    await engine.publish(4_000_000, storing(1));
+    await engine.publish(8_000_001, storing(2));
+    await engine.publish(4_000_001, storing(3));
+    await engine.publish(Number.MAX_SAFE_INTEGER, storing(4));
+    await engine.publish(4_000_002, storing(5));
     await feed.until(() => feed.batches === 4);
-    expect(feed.sink.held()).to.deep.equal(["10", "11", "12", "13"]);
+    expect(feed.sink.held()).to.deep.equal(["5"]);
+    expect(feed.recoveries).to.deep.equal(["3999999 batches from 1 are missing"]);
+    expect(feed.details).to.deep.equal([
+      "batch 8000001 follows 4000000",
+      "batch 9007199254740991 follows 4000001",
+    ]);
+  });
+
+  it("believes a jump when the next batch goes on from it", async () => {
+    const engine = await engineWith();
+    const feed = await follow(engine);
+    await publishBlocks(engine, 0, 0);
+    for (const number of [9_000_000, 9_000_001, 9_000_002]) {
+      await engine.publish(number, storing(number));
+    }
+    await feed.until(() => feed.batches === 3);
+    expect(feed.sink.held()).to.deep.equal(["9000001", "9000002"]);
+    expect(feed.failures).to.deep.equal(["malformed"]);
+  });
+
+  it("lets others run while it takes a large batch, and nothing of it in once it is stopped", async () => {
+    const engine = await engineWith();
+    const feed = await follow(engine);
+    const hashes = Array.from({ length: 16_384 }, (_, i) => i);
+    const token_ids = hashes.flatMap((hash) => [hash, hash]);
+    const event = storedEvent({ block_hashes: hashes, token_ids, block_size: 2 });
+    await engine.publish(0, batchOf(event, event));
+    while (feed.sink.lines.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    const pieces = feed.sink.lines.length;
+    expect(pieces).to.be.below(256);
+    await feed.feed.stop();
+    expect(feed.sink.lines).to.have.length(pieces);
+    expect(feed.batches).to.equal(0);
   });
 
   for (const replayForm of ["old", "new"] as const) {
@@ -164,6 +243,19 @@ describe("KvFeed", () => {
     expect(feed.sink.held()).to.deep.equal(["10", "11", "12", "13", "14", "15", "16"]);
     expect(engine.asked).to.deep.equal([1, 3]);
     expect(feed.recoveries).to.deep.equal([]);
+  });
+
+  it("asks again soon where an answer broke off, with its end", async () => {
+    const engine = await engineWith();
+    const feed = await follow(engine, { ...withReplay(engine), replayWaitMs: 60_000 });
+    await publishBlocks(engine, 0, 0);
+    for (let i = 1; i <= 5; i += 1) engine.lose(i, storing(10 + i));
+    engine.cutOnceAfter = 3;
+    await engine.publish(6, storing(16));
+    await feed.until(() => feed.batches === 7);
+    expect(feed.sink.held()).to.deep.equal(["10", "11", "12", "13", "14", "15", "16"]);
+    expect(engine.asked).to.deep.equal([1, 4]);
+    expect([feed.recoveries, feed.failures]).to.deep.equal([[], []]);
   });
 
   it("clears the view at a gap without replay, counts it and goes on", async () => {
@@ -251,25 +343,25 @@ describe("KvFeed", () => {
     });
   }
 
-  it("refuses a message of 10 MB and goes on behind it on the same connection", async () => {
+  it("refuses a message of 10 MiB and goes on behind it on the same connection", async () => {
     const engine = await engineWith();
     const feed = await follow(engine);
     await publishBlocks(engine, 0, 0);
-    await engine.publish(1, Buffer.alloc(10_000_000));
+    await engine.publish(1, Buffer.alloc(MESSAGE_MAX_WIRE_BYTES));
     await engine.publish(2, storing(12));
     await feed.until(() => feed.batches === 2);
     expect(feed.sink.held()).to.deep.equal(["12"]);
     expect(feed.failures).to.deep.equal(["too_large"]);
-    expect(feed.details[0]).to.contain("10000000 bytes; at most 4194304");
+    expect(feed.details[0]).to.contain("10485760 bytes; at most 4194304");
     expect(feed.recoveries).to.deep.equal([]);
   });
 
-  it("opens a connection anew that ZeroMQ gave up for a message of 17 MiB", async () => {
+  it("opens a connection anew that ZeroMQ gave up for a message of a byte more", async () => {
     const engine = await engineWith();
     const feed = await follow(engine);
     await publishBlocks(engine, 0, 0);
     await feed.until(() => feed.batches === 1);
-    await engine.publish(1, Buffer.alloc(17 * 1024 * 1024));
+    await engine.publish(1, Buffer.alloc(MESSAGE_MAX_WIRE_BYTES + 1));
     await engine.subscribed(2);
     await engine.publish(2, storing(12));
     await feed.until(() => feed.batches === 2);

@@ -1,12 +1,18 @@
 // Goal: the right feeds run, each for itself, and none outlives its worker. Method: real publishers on
 // loopback, a real registry that calls sync() on every change.
 import { expect } from "chai";
+import { Subscriber } from "zeromq";
 import type { KvEventsConfig } from "../../../extproc/core/model/selection-config.js";
 import { WorkerRegistry } from "../../../extproc/core/workers/registry.js";
 import { KvFeeds } from "../../../extproc/edge/engines/kv-feeds.js";
-import { endpointOf } from "../../../extproc/edge/engines/kv-wire.js";
+import {
+  connectOptions,
+  endpointOf,
+  faultOf,
+  MESSAGE_MAX_WIRE_BYTES,
+} from "../../../extproc/edge/engines/kv-wire.js";
 import { RateLimitedLog } from "../../../extproc/edge/telemetry/log.js";
-import { freePorts } from "../../support/ports.js";
+import { freePort, freePorts } from "../../support/ports.js";
 import { BREAKER, HEALTH, workerConfig, type WorkerSketch } from "../../support/workers.js";
 import { storing } from "./kv-events-bytes.js";
 import { startPublisher, type KvPublisher, type PublisherOptions } from "./kv-publisher.js";
@@ -228,6 +234,19 @@ describe("KvFeeds", () => {
     expect(fleet.warnings[1]).to.contain("1 batches from 3 are missing");
   });
 
+  it("follows 520 feeds, each with its sockets", async () => {
+    const port = await freePort();
+    const fleet = fleetOf();
+    const endpoint = `tcp://127.0.0.1:${String(port)}`;
+    fleet.configs.set(W1, { endpoint, replay_endpoint: undefined, topic: "", ranks: 520 });
+    fleet.registry.put(workerConfig({ url: W1 }));
+    await fleet.until(() => fleet.told.length >= 520);
+    expect(fleet.warnings.join()).not.to.contain("socket");
+    expect(() => {
+      new Subscriber().close();
+    }).not.to.throw();
+  });
+
   it("starts nothing after it was stopped", async () => {
     const engine = await engineWith();
     const fleet = fleetOf();
@@ -243,5 +262,22 @@ describe("endpointOf", () => {
     expect(endpointOf("tcp://host:5557", 0)).to.equal("tcp://host:5557");
     expect(endpointOf("tcp://host:5557", 3)).to.equal("tcp://host:5560");
     expect(endpointOf("tcp://[::1]:5557", 1)).to.equal("tcp://[::1]:5558");
+  });
+});
+
+describe("connectOptions", () => {
+  it("bounds what is in stock on a connection to 80 MiB", () => {
+    const { receiveHighWaterMark } = connectOptions("tcp://host:5557");
+    expect(receiveHighWaterMark * MESSAGE_MAX_WIRE_BYTES).to.equal(83_886_080);
+  });
+});
+
+describe("faultOf", () => {
+  it("says what can be done when there is no further socket", () => {
+    const error = Object.assign(new Error("Too many open files"), { code: "EMFILE" });
+    expect(faultOf(error)).to.equal(
+      "no further socket can be had (Too many open files); raise the limit of open files",
+    );
+    expect([faultOf(new Error("no route")), faultOf("odd")]).to.deep.equal(["no route", "odd"]);
   });
 });

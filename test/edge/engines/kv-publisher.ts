@@ -25,6 +25,8 @@ export interface KvPublisher {
   readonly asked: number[];
   /** Sequences left out of every answer once, as if lost on the way. */
   readonly lostOnce: Set<number>;
+  /** Sequence behind which the next answer breaks off, its end included. */
+  cutOnceAfter: number | undefined;
   /** Leaves questions unanswered. */
   silent: boolean;
   /** Resolves when so many subscriptions have come since the start. */
@@ -70,6 +72,7 @@ export async function startPublisher(options: PublisherOptions = {}): Promise<Kv
     kept: new Map(),
     asked: [],
     lostOnce: new Set(),
+    cutOnceAfter: undefined,
     silent: false,
     subscribed: async (count = 1) => {
       while (subscriptions < count) await new Promise<void>((resolve) => (tell = resolve));
@@ -106,10 +109,14 @@ async function answerReplays(
     const from = Number(start.readBigUInt64BE());
     engine.asked.push(from);
     if (engine.silent) continue;
+    const last = engine.cutOnceAfter;
+    engine.cutOnceAfter = undefined;
     for (const [sequence, payload] of engine.kept) {
+      if (last !== undefined && sequence > last) break;
       if (sequence < from || engine.lostOnce.delete(sequence)) continue;
       await router.send([client, delimiter, ...label, sequenceBytes(sequence), payload]);
     }
+    if (last !== undefined) continue;
     const emptyLabel = label.map(() => Buffer.alloc(0));
     await router.send([client, delimiter, ...emptyLabel, sequenceBytes(-1), Buffer.alloc(0)]);
   }

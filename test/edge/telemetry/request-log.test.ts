@@ -19,8 +19,16 @@ const EVERYTHING: SettlementRecord = {
   partition: partitionName("global"),
   unknownPartitionHeader: false,
   worker: { url: "http://127.0.0.1:1", id: "w1", generation: 1, revision: 1 },
-  selection: undefined,
-  staleHoldings: 0,
+  selection: {
+    policy: "cache_aware",
+    result: "cached_owner_hold",
+    engineLoad: "cached_owner_scoped",
+    ownership: "committed",
+    owners: 2,
+    matchedBlocks: 3,
+    promptBlocks: 4,
+  },
+  staleHoldings: 5,
   stream: true,
   outcome: "http_5xx",
   rejection: "scheduler_preempted",
@@ -65,6 +73,19 @@ describe("logSettlement", () => {
     expect(Object.keys(fields)).to.have.members(documented);
   });
 
+  it("says by what, how and for whose cache the worker was chosen", () => {
+    expect(lineOf(EVERYTHING)).to.include({
+      selection_policy: "cache_aware",
+      selection: "cached_owner_hold",
+      engine_load: "cached_owner_scoped",
+      prefix_source: "committed",
+      prefix_owners: 2,
+      matched_blocks: 3,
+      prompt_blocks: 4,
+      stale_holdings: 5,
+    });
+  });
+
   it("rounds times to a tenth of a millisecond and leaves out what does not apply", () => {
     expect(lineOf(EVERYTHING)).to.include({
       queue_ms: 12.3,
@@ -79,6 +100,8 @@ describe("logSettlement", () => {
       preemptedBy: undefined,
       cutHold: false,
       refusedValues: [],
+      selection: undefined,
+      staleHoldings: 0,
     });
     expect(quiet).to.not.have.any.keys(
       "requested_class",
@@ -86,6 +109,9 @@ describe("logSettlement", () => {
       "preempted_by",
       "cut_hold",
       "refused_values",
+      "selection",
+      "matched_blocks",
+      "stale_holdings",
     );
   });
 });
