@@ -9,8 +9,8 @@ import type { RequestObserver } from "./core/request/desk-context.js";
 import type { RequestDesk } from "./core/request/request-desk.js";
 import type { SettlementRecord } from "./core/request/settlement-record.js";
 import type { WorkerRegistry } from "./core/workers/registry.js";
-import { AdminServer } from "./edge/admin/admin-server.js";
-import { statePages } from "./edge/admin/state-pages.js";
+import type { AdminServer } from "./edge/admin/admin-server.js";
+import { createAdmin } from "./edge/admin/create-admin.js";
 import { HealthProber } from "./edge/engines/health-prober.js";
 import type { KvFeeds } from "./edge/engines/kv-feeds.js";
 import { createKvFollowing } from "./edge/engines/kv-following.js";
@@ -24,7 +24,7 @@ import type { OpenExchange, Transport } from "./edge/envoy/transport.js";
 import { ChangeWait } from "./edge/runtime/change-wait.js";
 import { DeadlineTimer, now } from "./edge/runtime/clock.js";
 import type { DeferredQueue } from "./edge/runtime/deferred-queue.js";
-import { secretWords } from "./edge/runtime/secrets.js";
+import { secretWords, secureRandom } from "./edge/runtime/secure-random.js";
 import { Sweeper } from "./edge/runtime/sweeper.js";
 import { modelLabels, tenantLabels } from "./edge/telemetry/label-cap.js";
 import { RateLimitedLog, type Log } from "./edge/telemetry/log.js";
@@ -93,6 +93,14 @@ export class App {
   #listening = false;
   #checked = false;
 
+  /** Counts and logs a fault; a field, because the edges get it as it stands. */
+  readonly #fault = (error: unknown): void => {
+    this.#metrics.fault();
+    this.#complaints.once("fault", (swallowed) => {
+      this.#options.log.error({ err: error, swallowed }, "a message could not be handled");
+    });
+  };
+
   constructor(options: AppOptions) {
     const { config, log, settlementLog = log } = options;
     this.#options = options;
@@ -103,9 +111,7 @@ export class App {
       feedbackMode: config.adaptive_admission.mode,
       startTimeSeconds: options.startTimeSeconds,
     });
-    this.#records = settlementRecords(this.#metrics, settlementLog, (error) => {
-      this.#fault(error);
-    });
+    this.#records = settlementRecords(this.#metrics, settlementLog, this.#fault);
     this.#deadlines = new DeadlineTimer(() => {
       this.#guard(() => {
         this.desk.expire(now());
@@ -117,6 +123,7 @@ export class App {
       now,
       observer: this.#observer(),
       hashKey: secretWords(),
+      credits: { secureRandom, onOperation: this.#metrics.credits.operation },
       onWorkersChanged: () => {
         this.#poller?.sync();
         if (this.#listening) this.#kvFeeds.sync();
@@ -150,14 +157,7 @@ export class App {
       },
     });
     this.#transport = this.#createTransport();
-    this.#admin = new AdminServer({
-      ready: () => this.ready,
-      metrics: () => metricsPage(this.metrics.registry),
-      states: statePages({ config, core, ready: () => this.ready, now }),
-      onError: (error) => {
-        log.error({ err: error }, "admin server");
-      },
-    });
+    this.#admin = this.#createAdmin(core);
   }
 
   /** The metrics, with every request that has ended. */
@@ -249,6 +249,9 @@ export class App {
       now,
     });
     this.#metrics.selection.observe({ selector: core.selector, workers: this.workers });
+    if (core.credits !== undefined) {
+      this.#metrics.credits.observe(core.credits, () => this.desk.partitions(now()));
+    }
     if (feedback === undefined) return;
     this.#metrics.feedback.observe({
       controller: feedback,
@@ -270,9 +273,7 @@ export class App {
       metrics: this.#metrics.feedback,
       log,
       complaints: this.#complaints,
-      onFault: (error) => {
-        this.#fault(error);
-      },
+      onFault: this.#fault,
       seed,
       now,
     });
@@ -290,6 +291,20 @@ export class App {
     });
   }
 
+  #createAdmin(core: Core): AdminServer {
+    const { config, log } = this.#options;
+    return createAdmin(
+      { config, core, ready: () => this.ready, now },
+      {
+        metrics: () => metricsPage(this.metrics.registry),
+        onOperation: this.#metrics.credits.operation,
+        onFault: this.#fault,
+        log,
+        complaints: this.#complaints,
+      },
+    );
+  }
+
   #createTransport(): Transport {
     const { config, log, createCodec = createWireCodec } = this.#options;
     const deps = {
@@ -301,9 +316,7 @@ export class App {
       codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
       now,
       decodeMaxBytes: config.settlement.decode_max_bytes,
-      onFault: (error: unknown) => {
-        this.#fault(error);
-      },
+      onFault: this.#fault,
       onMissingAttributes: () => {
         this.#complaints.once("attributes", () => {
           log.warn("Envoy sends no response attributes: add response_attributes to its filter");
@@ -326,13 +339,6 @@ export class App {
       this.#fault(error);
       this.#deadlines.arm(after(now(), RETRY_AFTER_FAULT_MS));
     }
-  }
-
-  #fault(error: unknown): void {
-    this.#metrics.fault();
-    this.#complaints.once("fault", (swallowed) => {
-      this.#options.log.error({ err: error, swallowed }, "a message could not be handled");
-    });
   }
 
   #publishReadiness(): void {

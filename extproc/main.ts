@@ -6,12 +6,12 @@ import { randomInt } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { App } from "./app.js";
 import type { ListenAddress, WeirConfig } from "./core/model/config.js";
-import { apiKeyProblems } from "./edge/config/api-keys.js";
+import { apiKeyProblems, serviceKeyProblems } from "./edge/config/api-keys.js";
 import { demoConfigYaml } from "./edge/config/demo-config.js";
 import { configJsonSchema } from "./edge/config/json-schema.js";
 import { loadConfig } from "./edge/config/load.js";
 import { formatProblem } from "./edge/config/problem.js";
-import { readApiKey } from "./edge/engines/api-key.js";
+import { readApiKey } from "./edge/runtime/api-key.js";
 import { bootstrapYaml } from "./edge/envoy/bootstrap.js";
 import { createLog } from "./edge/telemetry/log.js";
 
@@ -161,7 +161,10 @@ async function main(argv: readonly string[]): Promise<number> {
         process.stdout.write(bootstrapYaml(config, args.configFile));
         return 0;
       }
-      const missing = await apiKeyProblems(config.workers, readApiKey);
+      const missing = [
+        ...(await apiKeyProblems(config.workers, readApiKey)),
+        ...(await serviceKeyProblems(config.credits, readApiKey)),
+      ];
       if (args.command === "serve" && missing.length > 0) {
         for (const problem of missing) process.stderr.write(`${problem}\n`);
         return 1;

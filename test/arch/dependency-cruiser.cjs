@@ -82,7 +82,7 @@ module.exports = {
       ["prom-client", "pino"],
       "extproc/edge/telemetry/",
     ),
-    keep("only-config-touches-zod", ["zod"], "extproc/edge/config/"),
+    keep("only-config-and-admin-touch-zod", ["zod"], "extproc/edge/(config|admin)/"),
     keep(
       "only-config-and-bootstrap-touch-yaml",
       ["yaml"],

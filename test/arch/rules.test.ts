@@ -54,7 +54,7 @@ const FAULTS: Readonly<Record<string, readonly Import[]>> = {
     ["extproc/edge/admin/counts.ts", "prom-client"],
     ["extproc/edge/envoy/logs.ts", "pino"],
   ],
-  "only-config-touches-zod": [["extproc/edge/engines/parses.ts", "zod"]],
+  "only-config-and-admin-touch-zod": [["extproc/edge/engines/parses.ts", "zod"]],
   "only-config-and-bootstrap-touch-yaml": [
     ["extproc/edge/envoy/session-yaml.ts", "yaml"],
     ["extproc/edge/admin/writes-yaml.ts", "yaml"],
@@ -112,6 +112,7 @@ const ALLOWED: readonly Import[] = [
   ["extproc/edge/telemetry/counts.ts", "prom-client"],
   ["extproc/edge/config/reads.ts", "yaml"],
   ["extproc/edge/config/checks.ts", "zod"],
+  ["extproc/edge/admin/checks.ts", "zod"],
   ["extproc/edge/admin/serves.ts", "node:http"],
   ["extproc/composes.ts", "./edge/admin/target.js"],
   ["envoy/mock-worker/serves.ts", "node:http"],

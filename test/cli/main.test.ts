@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
 import { configYaml } from "../support/config.js";
+import { creditSketch } from "../support/credit-desk.js";
 import { freePorts } from "../support/ports.js";
 import { startProcess, type RunningProcess } from "../support/process.js";
 
@@ -105,6 +106,17 @@ describe("the weir command", function () {
     const warnings = lines.map((line) => `warning: ${line}\n`).join("");
     const valid = "the configuration is valid\n";
     expect(await run("check", "-c", config)).to.deep.equal([0, valid, warnings]);
+  });
+
+  it("does not start without the allocator's key, and warns of it in a check", async () => {
+    const credits = { generation: "g1", service_key_env: "NO_SUCH_SERVICE_KEY" };
+    const config = file("credits.yaml", configYaml(creditSketch(4, { credits })));
+    const line =
+      "credits.service_key_env: the API key in environment variable NO_SUCH_SERVICE_KEY is not set\n";
+    const [served, , problems] = await run("serve", "-c", config);
+    expect([served, problems.endsWith(line)]).to.deep.equal([1, true]);
+    const [checked, , warnings] = await run("check", "-c", config);
+    expect([checked, warnings.endsWith(`warning: ${line}`)]).to.deep.equal([0, true]);
   });
 
   it("takes keys from flags", async () => {

@@ -3,6 +3,7 @@
 
 import type { Evidence } from "../../extproc/core/identity/evidence.js";
 import type { Ledger } from "../../extproc/core/fairshare/ledger.js";
+import type { CreditsConfig } from "../../extproc/core/model/config.js";
 import { headersFrom } from "../../extproc/core/model/headers.js";
 import { tenantKey } from "../../extproc/core/model/ids.js";
 import { monotonicMs, type MonotonicMs } from "../../extproc/core/model/time.js";
@@ -16,6 +17,7 @@ import type { Verdict } from "../../extproc/core/request/verdict.js";
 import type { ResponseAttributes } from "../../extproc/core/settlement/answer-origin.js";
 import type { WorkerRegistry } from "../../extproc/core/workers/registry.js";
 import { testConfig, type ConfigSketch } from "./config.js";
+import { countingBytes } from "./credits.js";
 
 export const NO_EVIDENCE: Evidence = {
   metadata: [],
@@ -92,6 +94,8 @@ export class Bench {
   readonly registry: WorkerRegistry;
   readonly ledger: Ledger | undefined;
   readonly settled: SettlementRecord[] = [];
+  /** What was counted of capacity credits, as `partition outcome`. */
+  readonly operations: string[] = [];
   /** What was decided by the feedback of the engines, in order. */
   readonly decisions: string[] = [];
   readonly core: Core;
@@ -102,12 +106,19 @@ export class Bench {
   deadline: MonotonicMs | undefined;
   now = monotonicMs(0);
 
-  constructor(over: ConfigSketch = {}, seed = 1) {
-    const config = testConfig(over);
+  constructor(over: ConfigSketch = {}, seed = 1, credits: Partial<CreditsConfig> = {}) {
+    const loaded = testConfig(over);
+    const config = { ...loaded, credits: { ...loaded.credits, ...credits } };
     const core = assembleCore({
       config,
       seed,
       now: () => this.now,
+      credits: {
+        secureRandom: countingBytes(),
+        onOperation: (partition, outcome) => {
+          this.operations.push(`${partition ?? "unknown"} ${outcome}`);
+        },
+      },
       observer: {
         received: () => {
           this.received += 1;

@@ -1,5 +1,6 @@
 // A whole core whose engines report what a test says, published by hand.
 
+import type { CreditsConfig } from "../../extproc/core/model/config.js";
 import type { RankSample, WorkerSample } from "../../extproc/core/workers/telemetry.js";
 import { Bench } from "./desk.js";
 
@@ -11,13 +12,14 @@ export type Report = Partial<Pick<RankSample, "running" | "waiting" | "tokenUsag
 export class FeedbackDesk extends Bench {
   #scrapes = 0;
 
-  constructor(adaptive: object, over: object = {}) {
-    super({
+  constructor(adaptive: object, over: object = {}, credits: Partial<CreditsConfig> = {}) {
+    const sketch = {
       adaptive_admission: adaptive,
       scheduler: { max_concurrent_requests: 100, queue_size: 100 },
       fair_share: { max_queued_requests_per_tenant: 1_000 },
       ...over,
-    });
+    };
+    super(sketch, 1, credits);
   }
 
   /** The engines of the first workers report; one without a report could not be read. */

@@ -8,9 +8,16 @@ import type { EnvoyConfig, FairShareConfig, SchedulerConfig, WeirConfig } from "
 import type { HeaderSource } from "../model/headers.js";
 import type { TenantKey } from "../model/ids.js";
 import { controlRule, type Control, type ControlRule } from "./control-headers.js";
+import {
+  creditRules,
+  readCredit,
+  type CreditReading,
+  type CreditRules,
+  type PresentedCredit,
+} from "./credit-headers.js";
 import { readEstimate, type Estimate, type EstimateRules } from "./estimate.js";
 import type { Evidence } from "./evidence.js";
-import { resolvePriority, type Priority, type PriorityRules } from "./priority.js";
+import { CREDIT_PRIORITY, resolvePriority, type Priority, type PriorityRules } from "./priority.js";
 import { resolveTenant, type TenantRules, type TenantSource } from "./tenant.js";
 import {
   readLine,
@@ -33,6 +40,7 @@ export interface IdentityRules {
   readonly excludedWorkerUrls: ControlRule;
   readonly routingKey: ControlRule;
   readonly priority: PriorityRules;
+  readonly credit: CreditRules;
 }
 
 /**
@@ -59,13 +67,15 @@ export interface Caller {
   readonly routingKey: string | undefined;
   /** A trusted target or exclusion was sent but cannot be read: no worker may be chosen. */
   readonly workerConstraintRefused: boolean;
+  /** The capacity credit it brings. */
+  readonly credit: CreditReading;
   readonly refused: readonly RefusedValue[];
 }
 
 const NONE: readonly string[] = [];
 
 /** The parts of the configuration that say who is who. */
-export interface IdentityConfig extends Pick<WeirConfig, "trust" | "headers"> {
+export interface IdentityConfig extends Pick<WeirConfig, "trust" | "headers" | "credits"> {
   readonly fair_share: Pick<FairShareConfig, "default_output_tokens" | "model_profiles">;
   readonly envoy: Pick<EnvoyConfig, "identity_metadata">;
   readonly scheduler: Pick<SchedulerConfig, "tenant_policies" | "default_max_class">;
@@ -73,7 +83,7 @@ export interface IdentityConfig extends Pick<WeirConfig, "trust" | "headers"> {
 
 /** Looks every name and switch up once. */
 export function identityRules(config: IdentityConfig): IdentityRules {
-  const { trust, headers, envoy, fair_share, scheduler } = config;
+  const { trust, headers, envoy, fair_share, scheduler, credits } = config;
   const rule = (control: Control): ControlRule => controlRule(control, trust, headers);
   return {
     tenant: {
@@ -98,6 +108,7 @@ export function identityRules(config: IdentityConfig): IdentityRules {
       maxByTenant: scheduler.tenant_policies,
       defaultMax: scheduler.default_max_class,
     },
+    credit: creditRules(credits, trust, headers),
   };
 }
 
@@ -132,7 +143,17 @@ export function resolveCaller(
     // A key that cannot be read costs a warm cache and nothing else, so the request goes on without it.
     routingKey: valueOf(routingKey),
     workerConstraintRefused: target.kind === "refused" || excluded.kind === "refused",
+    credit: readCredit(rules.credit, headers, peerIsProxy),
     refused,
+  };
+}
+
+/** The sender of a request that redeemed its credit: class and estimate are those of the credit. */
+export function withCredit(caller: Caller, { estimateTokens }: PresentedCredit): Caller {
+  return {
+    ...caller,
+    priority: CREDIT_PRIORITY,
+    estimate: { tokens: estimateTokens, fallback: undefined, refused: undefined },
   };
 }
 

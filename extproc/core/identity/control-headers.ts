@@ -1,8 +1,9 @@
 // The one table of control headers: which names exist, which switch of `trust` lets them in, and
 // which other gateways' names mean the same. Weir reads by it, and the bootstrap writer strips by
 // it, so the two can never disagree. A control whose switch is off is removed by Envoy before the
-// route is chosen and ignored by Weir; names that only Weir or another gateway ever writes (route,
-// answer and credit headers) are never accepted from a client. Names are lower case.
+// route is chosen and ignored by Weir; names that only Weir or another gateway ever writes (route and
+// answer headers) are never accepted from a client. The headers of capacity credits are let in exactly
+// when credits are on, and whoever does not say that they are has them stripped. Names are lower case.
 
 import type { HeadersConfig, TrustConfig } from "../model/config.js";
 
@@ -24,8 +25,10 @@ interface ControlRow {
   readonly own: string;
   /** Other gateways' names, in the order in which they are read. */
   readonly aliases: readonly string[];
-  /** Who may send it: proxies by a switch, any client, or nobody. */
-  readonly sender: TrustSwitch | "client" | "nobody";
+  /** Who may send it: proxies by a switch or with credits, any client, or nobody. */
+  readonly sender: TrustSwitch | "credits" | "client" | "nobody";
+  /** A credit names it too: while credits are on it is let in, and read for credits. */
+  readonly ofCredits?: true;
 }
 
 const CONTROLS = {
@@ -40,15 +43,18 @@ const CONTROLS = {
   },
   request_model: controlRow("request-model", "request_model"),
   output_token_estimate: controlRow("output-token-estimate", "output_token_estimate"),
-  admission_partition: controlRow("admission-partition", "admission_partition"),
+  admission_partition: {
+    ...controlRow("admission-partition", "admission_partition"),
+    ofCredits: true,
+  },
   target_worker_url: controlRow("target-worker-url", "target_worker_url"),
   excluded_worker_urls: controlRow("excluded-worker-urls", "excluded_worker_urls"),
   routing_key: controlRow("routing-key", "routing_key"),
   priority: controlRow("priority", "client"),
-  capacity_credit: controlRow("capacity-credit", "nobody"),
-  capacity_credit_generation: controlRow("capacity-credit-generation", "nobody"),
-  capacity_credit_request_id: controlRow("capacity-credit-request-id", "nobody"),
-  fair_share_policy_epoch: controlRow("fair-share-policy-epoch", "nobody"),
+  capacity_credit: controlRow("capacity-credit", "credits"),
+  capacity_credit_generation: controlRow("capacity-credit-generation", "credits"),
+  capacity_credit_request_id: controlRow("capacity-credit-request-id", "credits"),
+  fair_share_policy_epoch: controlRow("fair-share-policy-epoch", "credits"),
 } satisfies Record<string, ControlRow>;
 
 export type Control = keyof typeof CONTROLS;
@@ -98,7 +104,18 @@ export function controlRule(
   trust: TrustConfig,
   headers: HeadersConfig,
 ): ControlRule {
-  return { names: namesOf(control, trust, headers), trusted: accepted(CONTROLS[control], trust) };
+  const row: ControlRow = CONTROLS[control];
+  return { names: namesOf(control, trust, headers), trusted: accepted(row, trust, false) };
+}
+
+/** The same for a control as part of a credit: it counts exactly when credits are on. */
+export function creditRule(
+  control: Control,
+  trust: TrustConfig,
+  headers: HeadersConfig,
+  creditsOn: boolean,
+): ControlRule {
+  return { names: namesOf(control, trust, headers), trusted: creditsOn };
 }
 
 /**
@@ -106,11 +123,15 @@ export function controlRule(
  * each alias that is not read, always the route header. The priority header stays (clients may send
  * it), and the peer header is overwritten instead.
  */
-export function earlyStrip(trust: TrustConfig, headers: HeadersConfig): readonly string[] {
+export function earlyStrip(
+  trust: TrustConfig,
+  headers: HeadersConfig,
+  creditsOn = false,
+): readonly string[] {
   const names = new Set<string>();
   for (const [control, row] of ROWS) addAllNames(names, control, row, trust);
   for (const [control, row] of ROWS) {
-    if (!accepted(row, trust)) continue;
+    if (!accepted(row, trust, creditsOn) && !(creditsOn && row.ofCredits === true)) continue;
     for (const name of namesOf(control, trust, headers)) names.delete(name);
   }
   for (const name of [ROUTE_HEADER, ...NEVER_ACCEPTED]) names.add(name);
@@ -144,9 +165,10 @@ function addAllNames(
   if (control === "tenant_id") names.add(trust.tenant_header_name);
 }
 
-function accepted(row: ControlRow, trust: TrustConfig): boolean {
-  if (row.sender === "client") return true;
-  return row.sender !== "nobody" && trust[row.sender];
+function accepted({ sender }: ControlRow, trust: TrustConfig, creditsOn: boolean): boolean {
+  if (sender === "client") return true;
+  if (sender === "credits") return creditsOn;
+  return sender !== "nobody" && trust[sender];
 }
 
 function controlRow<Sender extends ControlRow["sender"]>(

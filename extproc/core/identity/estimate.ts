@@ -50,13 +50,14 @@ export function readEstimate(
   if (line.kind === "refused") {
     return fallBack("invalid_estimate", { header: line.header, reason: line.reason });
   }
-  const tokens = parseTokens(line.value);
+  const tokens = parseEstimate(line.value);
   return tokens === undefined
     ? fallBack("invalid_estimate", { header: line.header, reason: "invalid" })
     : { tokens, fallback: undefined, refused: undefined };
 }
 
-function parseTokens(text: string): number | undefined {
+/** An unsigned decimal in the range of an estimate; undefined for anything else. */
+export function parseEstimate(text: string): number | undefined {
   if (text.length > TRUSTED_VALUE_MAX_CHARS || !DECIMAL.test(text)) return undefined;
   const tokens = Number(text);
   return tokens >= 1 && tokens <= ESTIMATE_MAX_TOKENS ? tokens : undefined;

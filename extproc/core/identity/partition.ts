@@ -37,7 +37,7 @@ export function choosePartition(
   hint: string | undefined,
   model: ModelId | undefined,
 ): PartitionChoice {
-  const hinted = hint === undefined ? undefined : find(rules, hint);
+  const hinted = hint === undefined ? undefined : findPartition(rules, hint);
   if (hinted !== undefined) return { partition: hinted, unknownHeader: false };
   return { partition: partitionOfModel(rules, model), unknownHeader: hint !== undefined };
 }
@@ -52,13 +52,16 @@ export function partitionOfWorker(
   model: ModelId,
 ): PartitionName {
   const label = labels.admission_partition?.trim() ?? "";
-  return label === "" ? partitionOfModel(rules, model) : (find(rules, label) ?? rules.fallback);
+  return label === ""
+    ? partitionOfModel(rules, model)
+    : (findPartition(rules, label) ?? rules.fallback);
 }
 
 function partitionOfModel(rules: PartitionRules, model: ModelId | undefined): PartitionName {
-  return (model === undefined ? undefined : find(rules, model)) ?? rules.fallback;
+  return (model === undefined ? undefined : findPartition(rules, model)) ?? rules.fallback;
 }
 
-function find(rules: PartitionRules, name: string): PartitionName | undefined {
+/** The partition of exactly this name, without a fallback; undefined = there is none. */
+export function findPartition(rules: PartitionRules, name: string): PartitionName | undefined {
   return rules.known.has(name) ? (name as PartitionName) : undefined;
 }

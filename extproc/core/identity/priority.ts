@@ -25,6 +25,13 @@ export interface Priority {
 
 const DEFAULT_CLASS = rankOf("default");
 
+/** Of every request that is admitted by a credit, whatever its header says and its tenant may. */
+export const CREDIT_PRIORITY: Priority = {
+  requested: DEFAULT_CLASS,
+  effective: DEFAULT_CLASS,
+  unknownValue: false,
+};
+
 /** The class of a header value: any case, outer blanks ignored; undefined = no class of that name. */
 export function parseClass(value: string): ClassRank | undefined {
   const index = (PRIORITY_CLASSES as readonly string[]).indexOf(value.trim().toLowerCase());

@@ -68,7 +68,7 @@ export interface WorkerLabels {
   readonly admission_partition: PartitionName | undefined;
 }
 
-/** Where the key that an engine wants to be asked with is found; the key itself is no configuration. */
+/** Where a key is found, of an engine or of the allocator; the key itself is no configuration. */
 export type ApiKeySource =
   | { readonly kind: "env"; readonly name: string }
   | { readonly kind: "file"; readonly path: string };
@@ -209,6 +209,20 @@ export interface FairShareConfig {
   readonly max_tracked_tenants: number;
 }
 
+/** Capacity credits: slots that an external allocator takes ahead of its requests. */
+export interface CreditsConfig {
+  /** The allocator generation that is served; undefined = credits are off. */
+  readonly generation: string | undefined;
+  /** Life of a credit that nobody redeems, from its issue and once more from its first arming. */
+  readonly ttl_ms: number;
+  /** How long a used or dead credit still answers with what became of it. */
+  readonly terminal_retention_secs: number;
+  /** Refuse inference requests that bring no credit. */
+  readonly required: boolean;
+  /** Where the key is found that the allocator proves itself with; set whenever credits are on. */
+  readonly service_key: ApiKeySource | undefined;
+}
+
 export interface SettlementConfig {
   /** Decoded bytes of one compressed answer that are read before its usage counts as missing. */
   readonly decode_max_bytes: number;
@@ -252,6 +266,7 @@ export interface WeirConfig {
   readonly fair_share: FairShareConfig;
   readonly adaptive_admission: AdaptiveAdmissionConfig;
   readonly selection: SelectionConfig;
+  readonly credits: CreditsConfig;
   readonly settlement: SettlementConfig;
   readonly health: HealthConfig;
   readonly breaker: BreakerConfig;

@@ -11,6 +11,8 @@ import { readPrompt } from "../identity/prompt.js";
 import { readShape, type RequestShape } from "../identity/shape.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
 import { reject, type Rejection } from "../model/rejection.js";
+import type { AdmissionAsk } from "../scheduler/admission.js";
+import { creditPlace } from "./credit-place.js";
 import type { RequestHead } from "./heads.js";
 import type { SelectionQuery } from "../selection/decision.js";
 import type { HashedPrompt } from "../selection/ownership.js";
@@ -44,6 +46,23 @@ export type Planned =
 export function accountingModel(rules: AdmissionRules, caller: Caller): ModelId | undefined {
   const { requestModel } = caller;
   return requestModel.kind === "value" ? rules.names.canonical(requestModel.value) : undefined;
+}
+
+/** What a planned request asks of whoever admits it. */
+export function admissionAsk<Request>(
+  rules: AdmissionRules,
+  request: Request,
+  caller: Caller,
+  { partition }: AdmissionPlan,
+): AdmissionAsk<Request> {
+  return {
+    request,
+    partition,
+    rank: caller.priority.effective,
+    tenant: caller.tenant,
+    model: accountingModel(rules, caller),
+    estimateTokens: caller.estimate.tokens,
+  };
 }
 
 /** What the choice of a worker for a planned request goes by. */
@@ -83,13 +102,17 @@ export function planAdmission(
   const named = read.shape.model;
   const model = named === undefined ? rules.onlyModel : rules.names.canonical(named);
   if (model === undefined) return { ok: false, rejection: unknownModel(named) };
-  const choice = choosePartition(rules.partitions, caller.partitionHint, model);
-  if (!rules.selector.isServed(model, choice.partition)) {
+  const { partitions } = rules;
+  const place =
+    creditPlace(partitions, caller.credit) ??
+    choosePartition(partitions, caller.partitionHint, model);
+  if ("rejection" in place) return { ok: false, rejection: place.rejection };
+  if (!rules.selector.isServed(model, place.partition)) {
     return {
       ok: false,
       rejection: reject(
         "model_not_found",
-        `no worker of the partition "${choice.partition}" serves the model "${model}"`,
+        `no worker of the partition "${place.partition}" serves the model "${model}"`,
       ),
     };
   }
@@ -97,8 +120,8 @@ export function planAdmission(
     ok: true,
     plan: {
       model,
-      partition: choice.partition,
-      unknownPartitionHeader: choice.unknownHeader,
+      partition: place.partition,
+      unknownPartitionHeader: place.unknownHeader,
       shape: read.shape,
       prompt: hashedPrompt(rules.selector, model, endpoint, body, read.root),
       outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,

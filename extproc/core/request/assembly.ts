@@ -15,9 +15,11 @@ import { partitionOfWorker, partitionRules, type PartitionRules } from "../ident
 import type { WeirConfig } from "../model/config.js";
 import type { PartitionName } from "../model/ids.js";
 import { holdBudgetSecs } from "../model/hold-budget.js";
+import { invariant } from "../model/invariant.js";
 import { createRng, type Rng } from "../model/rng.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { AdmissionControl, AdmissionListener } from "../scheduler/admission.js";
+import type { CreditRegistry } from "../scheduler/credit-registry.js";
 import { Limiter } from "../scheduler/limiter.js";
 import { partitionSettings } from "../scheduler/partition-settings.js";
 import { RateCheck } from "../scheduler/rate-check.js";
@@ -27,7 +29,7 @@ import { WorkerSelector } from "../selection/selector.js";
 import { TelemetryStore } from "../workers/telemetry-store.js";
 import { WorkerRegistry } from "../workers/registry.js";
 import type { AdmissionRules } from "./admission-plan.js";
-import { RequestDesk, type DeskOptions } from "./request-desk.js";
+import { RequestDesk, type CreditOptions, type DeskOptions } from "./request-desk.js";
 import type { RequestLife } from "./request-life.js";
 
 export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline" | "onMoreWork"> {
@@ -38,9 +40,14 @@ export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline"
   readonly hashKey?: HashKey;
   /** Workers came, went, or changed their health. */
   readonly onWorkersChanged?: () => void;
+  /** Needed when credits are on. */
+  readonly credits?: CreditPorts;
   /** The moment of an event that comes from outside the desk. */
   readonly now: () => MonotonicMs;
 }
+
+/** What capacity credits need of the world. */
+export type CreditPorts = Pick<CreditOptions, "secureRandom" | "onOperation">;
 
 export interface Core {
   readonly desk: RequestDesk;
@@ -55,6 +62,8 @@ export interface Core {
   readonly feedback: FeedbackController | undefined;
   /** Accounts of the tenants; undefined without fair sharing. */
   readonly ledger: Ledger | undefined;
+  /** Credits and the slots they hold; undefined while credits are off. */
+  readonly credits: CreditRegistry | undefined;
 }
 
 /** Builds the core. Its workers are registered and count as unchecked. */
@@ -105,6 +114,7 @@ export function assembleCore(options: CoreOptions): Core {
         createAdmission(config, ledger, fleet, slots().slots, listener, at),
       ledger,
       feedback,
+      credits: creditOptions(config, options.credits),
       rateCheck: createRateCheck(config, fleet, now()),
       holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
@@ -116,7 +126,8 @@ export function assembleCore(options: CoreOptions): Core {
     now(),
   );
   for (const worker of config.workers) workers.put(worker);
-  return { desk, workers, slots, planner, selector, telemetry, feedback, ledger };
+  const { credits } = desk;
+  return { desk, workers, slots, planner, selector, telemetry, feedback, ledger, credits };
 }
 
 /** `capacities` are those of this moment, in which no worker has been checked yet. */
@@ -150,6 +161,21 @@ function createAdmission(
           catchUpTokensPerSlot: fair_share.default_output_tokens,
         };
   return new Scheduler(settings, capacities, fair, listener, now);
+}
+
+function creditOptions(
+  { credits }: WeirConfig,
+  ports: CreditPorts | undefined,
+): CreditOptions | undefined {
+  if (credits.generation === undefined) return undefined;
+  invariant(ports !== undefined, "credits need a source of random bytes and a listener");
+  return {
+    ...ports,
+    generation: credits.generation,
+    ttlMs: credits.ttl_ms,
+    retentionMs: credits.terminal_retention_secs * 1_000,
+    required: credits.required,
+  };
 }
 
 /** With the scheduler on, a rate above 0 is a check of its own; the limiter has it inside. */

@@ -6,7 +6,9 @@ import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Ledger } from "../fairshare/ledger.js";
 import type { ClassRank } from "../model/priority.js";
 import type { AdmissionControl } from "../scheduler/admission.js";
+import type { CreditRegistry, OnCreditOperation } from "../scheduler/credit-registry.js";
 import type { RateCheck } from "../scheduler/rate-check.js";
+import type { SlotHold } from "../scheduler/slot-hold.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import type { SettlementRecord } from "./settlement-record.js";
 
@@ -24,6 +26,15 @@ export interface RequestObserver {
   readonly settled: (record: SettlementRecord) => void;
 }
 
+/** Capacity credits as requests meet them. */
+export interface CreditDesk<Request> {
+  readonly registry: Pick<CreditRegistry<SlotHold<Request>>, "redeem">;
+  /** Inference requests without a credit are refused. */
+  readonly required: boolean;
+  /** Counts what the registry does not see. */
+  readonly onOperation: OnCreditOperation;
+}
+
 export interface DeskContext<Request> {
   readonly rules: AdmissionRules;
   readonly admission: AdmissionControl<Request>;
@@ -31,6 +42,8 @@ export interface DeskContext<Request> {
   readonly ledger: Ledger | undefined;
   /** What the engines report; undefined when nothing is asked of them. */
   readonly feedback: FeedbackController | undefined;
+  /** Undefined while credits are off. */
+  readonly credits: CreditDesk<Request> | undefined;
   /** Requests per second in front of admission; undefined = unbounded. */
   readonly rateCheck: RateCheck | undefined;
   readonly observer: RequestObserver;

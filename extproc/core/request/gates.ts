@@ -1,11 +1,27 @@
-// The two checks that stand beside the queue: requests per second before it, and what the engines
-// report after it, when a request has its slot and before a worker is chosen.
+// The checks that stand beside the queue: what the headers of a request already rule out, requests per
+// second before the queue, and what the engines report after it, when a request has its slot and before
+// a worker is chosen.
 
 import type { FeedbackTracker } from "../capacity/feedback-controller.js";
+import type { Caller } from "../identity/caller.js";
 import type { PartitionName } from "../model/ids.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
+import { refusedByHead } from "./admission-plan.js";
+import { creditMissing } from "./credit-gate.js";
 import type { DeskContext } from "./desk-context.js";
+import type { RequestHead } from "./heads.js";
+import { draining } from "./refusals.js";
+
+/** The refusal of an inference request that needs no body to be refused. */
+export function refusedAtHead(
+  desk: Pick<DeskContext<never>, "draining" | "rules" | "credits">,
+  head: RequestHead,
+  caller: Caller,
+): Rejection | undefined {
+  if (desk.draining) return draining();
+  return refusedByHead(head, desk.rules.bodyLimitBytes) ?? creditMissing(desk.credits, caller);
+}
 
 /** Takes a token of the rate check; the refusal when there is none. */
 export function rateLimited(

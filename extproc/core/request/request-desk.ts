@@ -10,7 +10,9 @@ import type { Ledger } from "../fairshare/ledger.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { ClassRank } from "../model/priority.js";
 import type { AdmissionControl, AdmissionListener, PartitionView } from "../scheduler/admission.js";
+import { CreditRegistry, type CreditRegistryOptions } from "../scheduler/credit-registry.js";
 import type { RateCheck } from "../scheduler/rate-check.js";
+import type { SlotHold } from "../scheduler/slot-hold.js";
 import type { PartitionName } from "../model/ids.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import type { DeskContext, RequestObserver } from "./desk-context.js";
@@ -19,6 +21,14 @@ import { draining, queueFull, queueTimeout } from "./refusals.js";
 import { RequestLife } from "./request-life.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import type { Verdict, VerdictListener } from "./verdict.js";
+
+/** Capacity credits: what the registry needs, and whether requests need one. */
+export interface CreditOptions extends Pick<
+  CreditRegistryOptions,
+  "generation" | "ttlMs" | "retentionMs" | "secureRandom" | "onOperation"
+> {
+  readonly required: boolean;
+}
 
 export interface DeskOptions {
   readonly identity: IdentityRules;
@@ -32,6 +42,8 @@ export interface DeskOptions {
   readonly ledger: Ledger | undefined;
   /** What the engines report; undefined when nothing is asked of them. */
   readonly feedback: FeedbackController | undefined;
+  /** Undefined = credits are off. */
+  readonly credits: CreditOptions | undefined;
   readonly rateCheck: RateCheck | undefined;
   readonly holdBudgetMs: (rank: ClassRank) => number;
   readonly messageTimeoutMs: number;
@@ -54,6 +66,8 @@ export class RequestDesk {
   readonly #options: DeskOptions;
   readonly #admission: AdmissionControl<RequestLife>;
   readonly #context: DeskContext<RequestLife> & { draining: boolean; queueClosed: boolean };
+  /** Undefined while credits are off. */
+  readonly credits: CreditRegistry<SlotHold<RequestLife>> | undefined;
   readonly #live = new Set<RequestLife>();
   #turning = false;
   #now: MonotonicMs;
@@ -79,11 +93,17 @@ export class RequestDesk {
       },
       now,
     );
+    const { credits } = options;
+    this.credits = credits === undefined ? undefined : this.#createCredits(credits);
     this.#context = {
       rules: options.rules,
       admission: this.#admission,
       ledger: options.ledger,
       feedback: options.feedback,
+      credits:
+        credits === undefined || this.credits === undefined
+          ? undefined
+          : { registry: this.credits, ...credits },
       rateCheck: options.rateCheck,
       observer: options.observer,
       draining: false,
@@ -149,6 +169,7 @@ export class RequestDesk {
   /** Does what has fallen due: refuses whoever waited too long, and grants what may be granted now. */
   expire(now: MonotonicMs): void {
     this.#now = now;
+    this.credits?.maintain(now);
     this.#admission.expire(now);
     this.turn(now);
   }
@@ -193,6 +214,16 @@ export class RequestDesk {
 
   partitions(now: MonotonicMs): readonly PartitionView[] {
     return this.#admission.view(now);
+  }
+
+  /** Slots that come back through the registry are granted in a later turn, outside its step. */
+  #createCredits(options: CreditOptions): CreditRegistry<SlotHold<RequestLife>> {
+    return new CreditRegistry<SlotHold<RequestLife>>({
+      ...options,
+      acquire: (binding, now) => this.#admission.hold(binding, now),
+      onWake: this.#options.onDeadline,
+      onReleased: this.#options.onMoreWork,
+    });
   }
 
   #timeoutRejection(retryAfterS: number): Rejection {

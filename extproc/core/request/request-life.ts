@@ -16,20 +16,23 @@ import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
 import { className, type ClassRank } from "../model/priority.js";
-import type { AdmissionAsk, QueueRefusal, Waiter } from "../scheduler/admission.js";
+import type { QueueRefusal, Waiter } from "../scheduler/admission.js";
+import type { AdmissionProof } from "../scheduler/admission-proof.js";
 import type { Permit } from "../scheduler/permit.js";
 import type { PrefixTrace, Selection, SelectionDecision } from "../selection/decision.js";
 import type { Worker } from "../workers/worker.js";
 import { Answer, type SettledAnswer } from "./answer.js";
 import {
   accountingModel,
+  admissionAsk,
   planAdmission,
-  refusedByHead,
   workerQuery,
   type AdmissionPlan,
 } from "./admission-plan.js";
+import { countUnreadable, redeemCredit } from "./credit-gate.js";
+import { cutByEnvoy } from "./cut-hold.js";
 import type { DeskContext } from "./desk-context.js";
-import { askEngines, rateLimited, saturated } from "./gates.js";
+import { askEngines, rateLimited, refusedAtHead, saturated } from "./gates.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
 import { Holdings } from "./holdings.js";
 import { draining, queueFull } from "./refusals.js";
@@ -40,14 +43,12 @@ import { WorkerCall } from "./worker-call.js";
 
 type Phase = "reading" | "held" | "dispatched" | "unwinding" | "answering" | "ended";
 
-/** A hold that ends this close to one of Envoy's timeouts was cut by it. */
-const CUT_HOLD_TOLERANCE_MS = 100;
-
 export class RequestLife {
   readonly #desk: DeskContext<RequestLife>;
   readonly #head: RequestHead;
   readonly #path: PathDecision;
-  readonly #caller: Caller;
+  /** Whoever redeems a credit is, from then on, the sender that the credit was issued for. */
+  #caller: Caller;
   readonly #onVerdict: VerdictListener;
   readonly #startedAt: MonotonicMs;
   readonly #holdings = new Holdings();
@@ -87,6 +88,11 @@ export class RequestLife {
     return ["dispatched", "unwinding", "answering"].includes(this.#phase);
   }
 
+  /** The witness that it redeemed a capacity credit; undefined for every other request. */
+  get proof(): AdmissionProof | undefined {
+    return this.#permit?.proof;
+  }
+
   /** Decides what the request headers alone can decide. */
   open(now: MonotonicMs): Verdict {
     const path = this.#path;
@@ -97,9 +103,7 @@ export class RequestLife {
         if (this.#desk.draining) return this.#refuse(draining(), now);
         return this.#head.endOfStream ? this.#passThrough(now) : { kind: "continue" };
       case "inference": {
-        const rejection = this.#desk.draining
-          ? draining()
-          : refusedByHead(this.#head, this.#desk.rules.bodyLimitBytes);
+        const rejection = refusedAtHead(this.#desk, this.#head, this.#caller);
         return rejection === undefined ? { kind: "continue" } : this.#refuse(rejection, now);
       }
       default:
@@ -114,35 +118,22 @@ export class RequestLife {
     if (this.#path.kind === "pass_through") return this.#passThrough(now);
     invariant(this.#path.kind === "inference", "a refused request has no body phase");
     const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);
-    if (!planned.ok) return this.#refuse(planned.rejection, now);
-    this.#plan = planned.plan;
-    const limited = rateLimited(this.#desk, now);
-    if (limited !== undefined) return this.#refuse(limited, now);
-    const admission = this.#desk.admission.admit(this.#ask(planned.plan), now);
-    switch (admission.kind) {
-      case "granted":
-        return this.#dispatch(admission.permit, now);
-      case "queued":
-        this.#phase = "held";
-        this.#waiter = admission.waiter;
-        this.#heldAt = now;
-        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs(this.#rank) };
-      case "queue_full":
-        return this.#refuse(
-          queueFull(admission.limit, admission.retryAfterS),
-          now,
-          admission.limit,
-        );
-      default:
-        return assertNever(admission, "admission");
+    if (!planned.ok) {
+      countUnreadable(this.#desk.credits, planned.rejection);
+      return this.#refuse(planned.rejection, now);
     }
+    this.#plan = planned.plan;
+    const refusal = this.#redeem(planned.plan, now) ?? rateLimited(this.#desk, now);
+    if (refusal !== undefined) return this.#refuse(refusal, now);
+    return this.#permit === undefined ? this.#admit(planned.plan, now) : this.#dispatch(now);
   }
 
   /** The scheduler gave a held request its slot. */
   granted(permit: Permit, now: MonotonicMs): void {
     invariant(this.#phase === "held", "only a held request is granted a slot later");
     this.#waiter = undefined;
-    this.#onVerdict(this.#dispatch(permit, now));
+    this.#keep(permit);
+    this.#onVerdict(this.#dispatch(now));
   }
 
   /** Ends the waiting of a held request, whose place in the queue is already gone. */
@@ -212,12 +203,8 @@ export class RequestLife {
    */
   end(complete: boolean, now: MonotonicMs): void {
     if (this.#phase === "ended") return;
-    const heldMs = this.#heldAt === undefined ? 0 : now - this.#heldAt;
-    const cutHold =
-      this.#phase === "held" &&
-      [this.#desk.messageTimeoutMs, this.#desk.holdBudgetMs(this.#rank)].some(
-        (limitMs) => Math.abs(heldMs - limitMs) <= CUT_HOLD_TOLERANCE_MS,
-      );
+    const heldMs = now - (this.#heldAt ?? now);
+    const cutHold = this.#phase === "held" && cutByEnvoy(this.#desk, this.#rank, heldMs);
     // The body of a pass-through answer is not read, so its end cannot be told from a break.
     const unobserved = this.#phase === "answering" && this.#path.kind === "pass_through";
     this.#finish({ complete: complete || unobserved, cutHold }, now);
@@ -236,25 +223,50 @@ export class RequestLife {
     return this.#caller.priority.effective;
   }
 
-  #ask({ partition }: AdmissionPlan): AdmissionAsk<RequestLife> {
-    return {
-      request: this,
-      partition,
-      rank: this.#rank,
-      tenant: this.#caller.tenant,
-      model: accountingModel(this.#desk.rules, this.#caller),
-      estimateTokens: this.#caller.estimate.tokens,
-    };
-  }
-
   #passThrough(now: MonotonicMs): Verdict {
     const any = this.#desk.rules.selector.selectAny(now);
     return any.ok ? this.#send(any.worker, undefined, now) : this.#refuse(any.rejection, now);
   }
 
-  #dispatch(permit: Permit, now: MonotonicMs): Verdict {
+  /** Asks for a slot. */
+  #admit(plan: AdmissionPlan, now: MonotonicMs): Verdict {
+    const ask = admissionAsk<RequestLife>(this.#desk.rules, this, this.#caller, plan);
+    const admission = this.#desk.admission.admit(ask, now);
+    switch (admission.kind) {
+      case "granted":
+        this.#keep(admission.permit);
+        return this.#dispatch(now);
+      case "queued":
+        this.#phase = "held";
+        this.#waiter = admission.waiter;
+        this.#heldAt = now;
+        return { kind: "hold", budgetMs: this.#desk.holdBudgetMs(this.#rank) };
+      case "queue_full": {
+        const { limit, retryAfterS } = admission;
+        return this.#refuse(queueFull(limit, retryAfterS), now, limit);
+      }
+      default:
+        return assertNever(admission, "admission");
+    }
+  }
+
+  /** Redeems the credit that the request brings, if it brings one; the refusal when it cannot. */
+  #redeem(plan: AdmissionPlan, now: MonotonicMs): Rejection | undefined {
+    const ask = { request: this, requestId: this.#head.requestId, caller: this.#caller, plan };
+    const redemption = redeemCredit<RequestLife>(this.#desk, ask, now);
+    if (redemption.kind === "refused") return redemption.rejection;
+    if (redemption.kind === "none") return undefined;
+    this.#caller = redemption.caller;
+    this.#keep(redemption.permit);
+    return undefined;
+  }
+
+  #keep(permit: Permit): void {
     this.#permit = permit;
     this.#holdings.addLast(permit.release);
+  }
+
+  #dispatch(now: MonotonicMs): Verdict {
     const plan = this.#plan;
     invariant(plan !== undefined, "a permit follows a plan");
     // Endpoints that generate nothing are no load that the engines' feedback speaks of.
@@ -265,10 +277,8 @@ export class RequestLife {
       const refusal = saturated(tracker);
       if (refusal !== undefined) return this.#refuse(refusal, now);
     }
-    return this.#choose(
-      this.#desk.rules.selector.select(workerQuery(plan, this.#caller), now),
-      now,
-    );
+    const query = workerQuery(plan, this.#caller);
+    return this.#choose(this.#desk.rules.selector.select(query, now), now);
   }
 
   #choose(selection: Selection, now: MonotonicMs): Verdict {

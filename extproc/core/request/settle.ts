@@ -92,6 +92,7 @@ export function settlementRecord(
     waited: heldAt !== undefined,
     queuedMs: permit?.queuedMs ?? (heldAt === undefined ? 0 : now - heldAt),
     promoted: permit?.promoted ?? false,
+    credit: permit?.proof !== undefined,
     feedbackReason: request.decision?.reason,
     queueRefusal: ending.queueRefusal,
     share: standingOf(request),

@@ -54,6 +54,8 @@ export interface SettlementRecord {
   readonly queuedMs: number;
   /** It got its slot because its lane was starved. */
   readonly promoted: boolean;
+  /** It redeemed a capacity credit, whatever became of it then. */
+  readonly credit: boolean;
   /** What was decided by the feedback of the engines; undefined when they were not asked. */
   readonly feedbackReason: DecisionReason | undefined;
   /** Why a refused request has no place in the queue. */

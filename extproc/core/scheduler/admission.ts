@@ -6,6 +6,7 @@ import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
 import type { ClassRank, PerClass } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { Permit } from "./permit.js";
+import type { HoldAsk, SlotHold } from "./slot-hold.js";
 
 /** A request that asks for a slot. */
 export interface AdmissionAsk<T> {
@@ -71,6 +72,8 @@ export interface PartitionView {
 export interface AdmissionControl<T> {
   /** Asks for a slot. */
   admit(ask: AdmissionAsk<T>, now: MonotonicMs): Admission<T>;
+  /** Takes a slot that no request has yet, at once or not at all; it never waits. */
+  hold(ask: HoldAsk, now: MonotonicMs): SlotHold<T> | undefined;
   /** Takes a waiter out whose client left; false when it no longer waits. */
   cancel(waiter: Waiter<T>): boolean;
   /** Hands free slots to waiters; true when one turn's limit was reached and work may remain. */

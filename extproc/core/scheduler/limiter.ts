@@ -18,6 +18,7 @@ import {
 import { newWaiter, type LaneWaiter } from "./lanes.js";
 import { Admitted, type Permit } from "./permit.js";
 import { ReleaseRate } from "./release-rate.js";
+import type { SlotHold } from "./slot-hold.js";
 import { TokenBucket } from "./token-bucket.js";
 
 export interface LimiterOptions {
@@ -64,6 +65,11 @@ export class Limiter<T> implements AdmissionControl<T> {
     this.#listener.onWake(waiter.deadline);
     this.#wakeForToken(now);
     return { kind: "queued", waiter };
+  }
+
+  /** Its tokens come back by themselves, so none can be kept for a request to come. */
+  hold(): SlotHold<T> | undefined {
+    return undefined;
   }
 
   cancel(waiter: Waiter<T>): boolean {

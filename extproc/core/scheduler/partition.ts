@@ -2,10 +2,11 @@
 // first a starved lane, ignoring reservations and within the bound of promotions; then the highest
 // class that has a waiter and may take a slot.
 //
-// Invariants: slots in use = permits not yet released; waiters <= queue size between calls; within the
+// Invariants: slots in use = permits and holds not yet released; waiters <= queue size between calls; within the
 // requests of one tenant in a lane nobody is passed, and without fair sharing within the lane. A shrink below what is in use takes nothing away.
 
 import type { FairTicket } from "../fairshare/ticket.js";
+import { CREDIT_PRIORITY } from "../identity/priority.js";
 import type { PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
 import { perClass, RANKS, RANKS_DOWN, type ClassRank } from "../model/priority.js";
@@ -18,6 +19,7 @@ import { Preemption, type Victim } from "./preemption.js";
 import { PromotionWindow } from "./promotions.js";
 import { ReleaseRate } from "./release-rate.js";
 import { classReservations } from "./reservations.js";
+import { SlotHold, type HoldAsk } from "./slot-hold.js";
 import { SlotPool } from "./slot-pool.js";
 
 export interface Grant<T> {
@@ -25,6 +27,8 @@ export interface Grant<T> {
   readonly permit: Permit;
 }
 
+/** Class of everything that is admitted by a credit. */
+const CREDIT_RANK = CREDIT_PRIORITY.effective;
 /** A lane is starved when its head is older than its threshold, so not at the very moment. */
 const PAST_THRESHOLD_MS = 1;
 
@@ -37,13 +41,13 @@ export class Partition<T> {
   readonly #preemption = new Preemption<T>();
   readonly #rate: ReleaseRate;
   readonly #fair: FairQueueing | undefined;
-  readonly #onReleased: (partition: Partition<T>) => void;
+  readonly #onChanged: (partition: Partition<T>) => void;
 
   constructor(
     settings: PartitionSettings,
     capacity: number,
     fair: FairQueueing | undefined,
-    onReleased: (partition: Partition<T>) => void,
+    onChanged: (partition: Partition<T>) => void,
     now: MonotonicMs,
   ) {
     this.name = settings.name;
@@ -51,7 +55,7 @@ export class Partition<T> {
     this.#promotions = new PromotionWindow(settings.starvationMaxShare);
     this.#rate = new ReleaseRate(now);
     this.#fair = fair;
-    this.#onReleased = onReleased;
+    this.#onChanged = onChanged;
     this.setCapacity(capacity);
   }
 
@@ -82,6 +86,36 @@ export class Partition<T> {
     const ticket = this.#enter(ask, now);
     if (ticket !== undefined) this.#lanes.pass(ask.rank, ticket);
     return this.#permit(ask, how, ticket, now);
+  }
+
+  /**
+   * Takes a slot for a credit, past whoever waits: by the rule of its class, or else out of what is kept
+   * back for higher ones. Undefined when there is none, or nobody keeps accounts.
+   */
+  hold(ask: HoldAsk, now: MonotonicMs): SlotHold<T> | undefined {
+    const ledger = this.#fair?.ledger;
+    if (ledger === undefined) return undefined;
+    const slots = this.#slots;
+    if (!slots.tryTake(CREDIT_RANK) && !slots.tryTakeIgnoringReservations(CREDIT_RANK)) {
+      return undefined;
+    }
+    const ticket = ledger.enter(ask.tenant, ask.model, now);
+    this.#lanes.pass(CREDIT_RANK, ticket);
+    ticket.reserve(ask.estimateTokens);
+    return new SlotHold<T>(
+      ask.tenant,
+      (request, proof, at) => {
+        // From now on it may give way to somebody who waits already.
+        this.#onChanged(this);
+        this.#promotions.dispatched(undefined);
+        const facts = { rank: CREDIT_RANK, queuedMs: 0, promoted: false, spared: false, proof };
+        return this.#admitted(request, facts, ticket, at);
+      },
+      () => {
+        ticket.cancel();
+        this.#slotFreed(CREDIT_RANK);
+      },
+    );
   }
 
   /** Queues a request, also beyond the limits: the caller takes it out again if nothing serves it. */
@@ -247,23 +281,36 @@ export class Partition<T> {
     return this.#fair?.ledger.enter(tenant, model, now);
   }
 
-  /** `spared`: it is no victim, since it passed a higher class to end the starving of its lane. */
   #permit(
     { request, rank, estimateTokens }: AdmissionAsk<T>,
-    facts: { readonly queuedMs: number; readonly promoted: boolean; readonly spared: boolean },
+    how: { readonly queuedMs: number; readonly promoted: boolean; readonly spared: boolean },
     ticket: FairTicket | undefined,
     now: MonotonicMs,
   ): Permit {
     ticket?.reserve(estimateTokens);
-    const { queuedMs, promoted } = facts;
-    const open = facts.spared ? undefined : this.#preemption.open[rank];
-    const about = { partition: this.name, rank, queuedMs, promoted };
+    return this.#admitted(request, { ...how, rank, proof: undefined }, ticket, now);
+  }
+
+  /** `spared`: it is no victim, since it passed a higher class to end the starving of its lane. */
+  #admitted(
+    request: T,
+    facts: Pick<Permit, "rank" | "queuedMs" | "promoted" | "proof"> & { readonly spared: boolean },
+    ticket: FairTicket | undefined,
+    now: MonotonicMs,
+  ): Permit {
+    const { spared, ...rest } = facts;
+    const open = spared ? undefined : this.#preemption.open[facts.rank];
+    const about = { partition: this.name, ...rest };
     return new Admitted<T>(request, about, ticket, now, open, (admitted) => {
-      this.#slots.release(admitted.rank);
       this.#preemption.released(admitted);
-      this.#rate.released();
-      this.#onReleased(this);
+      this.#slotFreed(admitted.rank);
     });
+  }
+
+  #slotFreed(rank: ClassRank): void {
+    this.#slots.release(rank);
+    this.#rate.released();
+    this.#onChanged(this);
   }
 
   #starvedAt(head: LaneWaiter<T>): MonotonicMs {

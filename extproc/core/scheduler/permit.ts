@@ -7,6 +7,7 @@ import type { PartitionName } from "../model/ids.js";
 import type { LinkedQueue, QueueNode } from "../model/linked-queue.js";
 import type { ClassRank } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
+import type { AdmissionProof } from "./admission-proof.js";
 import { FirstByteCell } from "./first-byte.js";
 
 /** What a request sees of its admission. */
@@ -19,6 +20,8 @@ export interface Permit {
   readonly promoted: boolean;
   /** The shares that apply to it; undefined without fair sharing. */
   readonly standing: Standing | undefined;
+  /** The witness that a capacity credit was redeemed for it; revoked, unless claimed, by its release. */
+  readonly proof: AdmissionProof | undefined;
   /**
    * The answer has begun: from now on the request is not preempted. False when it was preempted
    * before; the answer must then not reach the client.
@@ -37,6 +40,7 @@ export class Admitted<T> implements Permit {
   readonly rank: ClassRank;
   readonly queuedMs: number;
   readonly promoted: boolean;
+  readonly proof: AdmissionProof | undefined;
   readonly #ticket: FairTicket | undefined;
   readonly #admittedAt: MonotonicMs;
   readonly #cell = new FirstByteCell();
@@ -48,7 +52,8 @@ export class Admitted<T> implements Permit {
 
   constructor(
     request: T,
-    facts: Pick<Permit, "partition" | "rank" | "queuedMs" | "promoted">,
+    facts: Pick<Permit, "partition" | "rank" | "queuedMs" | "promoted"> &
+      Partial<Pick<Permit, "proof">>,
     ticket: FairTicket | undefined,
     now: MonotonicMs,
     open: LinkedQueue<Admitted<T>> | undefined,
@@ -59,6 +64,7 @@ export class Admitted<T> implements Permit {
     this.rank = facts.rank;
     this.queuedMs = facts.queuedMs;
     this.promoted = facts.promoted;
+    this.proof = facts.proof;
     this.#ticket = ticket;
     this.#admittedAt = now;
     this.#open = open;
@@ -95,6 +101,7 @@ export class Admitted<T> implements Permit {
   readonly release = (): void => {
     if (this.#released) return;
     this.#released = true;
+    this.proof?.revoke();
     this.#ticket?.drop();
     this.#close();
     this.#onRelease(this);

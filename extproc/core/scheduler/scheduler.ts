@@ -20,6 +20,7 @@ import {
 import type { FairQueueing, LaneWaiter } from "./lanes.js";
 import type { PartitionSettings } from "./partition-settings.js";
 import { Partition, type Grant } from "./partition.js";
+import type { HoldAsk, SlotHold } from "./slot-hold.js";
 
 export class Scheduler<T> implements AdmissionControl<T> {
   readonly #partitions = new Map<PartitionName, Partition<T>>();
@@ -37,12 +38,12 @@ export class Scheduler<T> implements AdmissionControl<T> {
     this.#listener = listener;
     for (const settings of partitions) {
       const capacity = capacities.get(settings.name) ?? 0;
-      const onReleased = (partition: Partition<T>): void => {
+      const onChanged = (partition: Partition<T>): void => {
         this.#changed.add(partition);
       };
       this.#partitions.set(
         settings.name,
-        new Partition<T>(settings, capacity, fair, onReleased, now),
+        new Partition<T>(settings, capacity, fair, onChanged, now),
       );
     }
   }
@@ -69,6 +70,10 @@ export class Scheduler<T> implements AdmissionControl<T> {
     this.#listener.onWake(waiter.deadline);
     this.#wakeForPromotion(partition, now);
     return { kind: "queued", waiter };
+  }
+
+  hold(ask: HoldAsk, now: MonotonicMs): SlotHold<T> | undefined {
+    return this.#partitions.get(ask.partition)?.hold(ask, now);
   }
 
   cancel(waiter: Waiter<T>): boolean {

@@ -1,8 +1,11 @@
-// The admin port: liveness, readiness, metrics and state over plain HTTP, bound to loopback by
-// default. It only reads. Whoever can reach it sees tenants' keys and counts, but no content and no secret.
+// The admin port: liveness, readiness, metrics and state over plain HTTP, bound to loopback by default.
+// Its pages only read: whoever can reach it sees tenants' keys and counts, but no content and no secret.
+// What an allocator does here goes to the API of capacity credits, which asks for a key.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { ListenAddress } from "../../core/model/config.js";
+import { isCreditPath } from "./credit-routes.js";
+import { jsonReply, sendReply, textReply, type Reply } from "./reply.js";
 
 export interface AdminPages {
   readonly ready: () => boolean;
@@ -10,23 +13,15 @@ export interface AdminPages {
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
   /** Pages of state by path, each a value that JSON can carry. */
   readonly states: ReadonlyMap<string, (query: URLSearchParams) => unknown>;
+  /** The API of capacity credits; it gets every request below its path. */
+  readonly credits: (request: IncomingMessage, path: string) => Reply | Promise<Reply>;
+  /** The document about all this. */
+  readonly openApi: object;
   readonly onError: (error: unknown) => void;
-}
-
-interface Page {
-  readonly status: number;
-  readonly contentType: string;
-  readonly text: string;
 }
 
 /** Time a client may take to send its request; the admin port must not be held open by a slow one. */
 const REQUEST_TIMEOUT_MS = 10_000;
-
-const plain = (status: number, text: string): Page => ({
-  status,
-  contentType: "text/plain; charset=utf-8",
-  text: `${text}\n`,
-});
 
 export class AdminServer {
   readonly #server: Server;
@@ -37,7 +32,7 @@ export class AdminServer {
     this.#server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
       this.#answer(request, response).catch((error: unknown) => {
         pages.onError(error);
-        send(response, plain(500, "the page could not be made"), false);
+        sendReply(response, textReply(500, "the page could not be made"), false);
       });
     });
   }
@@ -71,51 +66,48 @@ export class AdminServer {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = request.url ?? "/";
+    const mark = url.indexOf("?");
+    const path = mark < 0 ? url : url.slice(0, mark);
+    if (isCreditPath(path)) {
+      sendReply(response, await this.#pages.credits(request, path), false);
+      return;
+    }
     const head = request.method === "HEAD";
     if (request.method !== "GET" && !head) {
       response.setHeader("allow", "GET, HEAD");
-      send(response, plain(405, "only GET and HEAD are allowed"), false);
+      sendReply(response, textReply(405, "only GET and HEAD are allowed"), false);
       return;
     }
-    send(response, await this.#page(request.url ?? "/"), head);
+    const query = new URLSearchParams(mark < 0 ? "" : url.slice(mark));
+    sendReply(response, await this.#page(path, query), head);
   }
 
-  async #page(url: string): Promise<Page> {
-    const mark = url.indexOf("?");
-    const path = mark < 0 ? url : url.slice(0, mark);
+  async #page(path: string, query: URLSearchParams): Promise<Reply> {
     switch (path) {
       case "/healthz":
-        return plain(200, "ok");
+        return textReply(200, "ok");
       case "/readyz":
-        return this.#pages.ready() ? plain(200, "ready") : plain(503, "not ready");
-      case "/metrics":
-        return { status: 200, ...(await this.#pages.metrics()) };
+        return this.#pages.ready() ? textReply(200, "ready") : textReply(503, "not ready");
+      case "/openapi.json":
+        return jsonReply(200, this.#pages.openApi);
+      case "/metrics": {
+        const { contentType, text } = await this.#pages.metrics();
+        return { status: 200, headers: { "content-type": contentType }, text };
+      }
       default:
-        return this.#statePage(path, new URLSearchParams(mark < 0 ? "" : url.slice(mark)));
+        return this.#statePage(path, query);
     }
   }
 
-  #statePage(path: string, query: URLSearchParams): Page {
+  #statePage(path: string, query: URLSearchParams): Reply {
     const { states } = this.#pages;
     const state = states.get(path);
     if (state === undefined) {
-      const pages = ["/healthz", "/readyz", "/metrics", ...states.keys()];
-      return plain(404, `the pages are ${pages.join(", ")}`);
+      const pages = ["/healthz", "/readyz", "/metrics", ...states.keys(), "/openapi.json"];
+      return textReply(404, `the pages are ${pages.join(", ")}`);
     }
     const text = `${JSON.stringify(state(query), undefined, 2)}\n`;
-    return { status: 200, contentType: "application/json", text };
+    return { status: 200, headers: { "content-type": "application/json" }, text };
   }
-}
-
-function send(response: ServerResponse, page: Page, headOnly: boolean): void {
-  if (response.headersSent) {
-    response.end();
-    return;
-  }
-  response.writeHead(page.status, {
-    "content-type": page.contentType,
-    "content-length": Buffer.byteLength(page.text),
-    "cache-control": "no-store",
-  });
-  response.end(headOnly ? undefined : page.text);
 }

@@ -1,6 +1,7 @@
-// What `GET /state` shows: the workers, the partitions and how many requests are where, as they are
-// at this moment. It names no tenant and no request.
+// What `GET /state` shows: the workers, the partitions, how many requests are where and how many slots are
+// held by credits, as they are at this moment. It names no tenant, no request and no credit.
 
+import type { CreditsConfig } from "../../core/model/config.js";
 import { PRIORITY_CLASSES, type ClassRank, type PerClass } from "../../core/model/priority.js";
 import type { MonotonicMs } from "../../core/model/time.js";
 import type { RequestDesk } from "../../core/request/request-desk.js";
@@ -28,18 +29,25 @@ function partitionState(view: PartitionView): object {
   };
 }
 
+export interface StateSources {
+  readonly desk: RequestDesk;
+  readonly workers: WorkerRegistry;
+  readonly credits: Pick<CreditsConfig, "generation" | "required">;
+}
+
 export function statePage(
-  desk: RequestDesk,
-  registry: WorkerRegistry,
+  { desk, workers: registry, credits }: StateSources,
   ready: boolean,
   now: MonotonicMs,
 ): object {
   const { live, queued } = desk.counts;
+  const partitions = desk.partitions(now);
   return {
     ready,
     draining: desk.draining,
     requests: { live, queued },
-    partitions: desk.partitions(now).map(partitionState),
+    partitions: partitions.map(partitionState),
+    credits: creditState(desk, credits, partitions),
     workers: Array.from(registry.all(), (worker) => ({
       ...worker.identity,
       cluster: worker.cluster,
@@ -50,5 +58,20 @@ export function statePage(
       breaker: worker.runtime.breaker.state(now),
       live_load: worker.runtime.liveLoad,
     })),
+  };
+}
+
+/** Null while credits are off. */
+function creditState(
+  { credits: registry }: RequestDesk,
+  { generation, required }: StateSources["credits"],
+  partitions: readonly PartitionView[],
+): object | null {
+  if (registry === undefined) return null;
+  return {
+    generation,
+    required,
+    remembered: registry.remembered,
+    active: Object.fromEntries(partitions.map(({ name }) => [name, registry.active(name)])),
   };
 }

@@ -9,15 +9,16 @@ import { fairSharePage } from "./fair-share-page.js";
 import { selectionPage } from "./selection-page.js";
 import { statePage } from "./state-page.js";
 
-export interface StateSources {
+export interface PageSources {
   readonly config: WeirConfig;
   readonly core: Core;
   readonly ready: () => boolean;
   readonly now: () => MonotonicMs;
 }
 
-export function statePages({ config, core, ready, now }: StateSources): AdminPages["states"] {
+export function statePages({ config, core, ready, now }: PageSources): AdminPages["states"] {
   const { desk, workers, selector, ledger, feedback, telemetry, slots } = core;
+  const { credits } = config;
   const admission = {
     mode: config.adaptive_admission.mode,
     adaptiveCapacity: config.scheduler.adaptive_capacity,
@@ -28,7 +29,7 @@ export function statePages({ config, core, ready, now }: StateSources): AdminPag
   const fairShare = (query: URLSearchParams): object =>
     fairSharePage(ledger, desk.partitions(now()), query.get("tenant") ?? undefined);
   return new Map([
-    ["/state", () => statePage(desk, workers, ready(), now())],
+    ["/state", () => statePage({ desk, workers, credits }, ready(), now())],
     ["/state/fair-share", fairShare],
     ["/state/admission", () => admissionPage(admission, now())],
     ["/state/selection", () => selectionPage(config, selector, workers)],

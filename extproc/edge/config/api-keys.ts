@@ -1,9 +1,9 @@
-// Can the API keys that the workers name be read? Asked once before the start, so that a forgotten
-// variable stops it with its name instead of showing later as workers without telemetry. Reading is the
-// business of whoever polls the engines and comes in as an argument; no key is kept here. A place that
-// several workers share is read and reported once.
+// Can the keys that the configuration names be read, those of the engines and the allocator's? Asked once
+// before the start, so that a forgotten variable stops it with its name instead of showing later as workers
+// without telemetry. Reading comes in as an argument; no key is kept here. A place that several workers
+// share is read and reported once.
 
-import type { ApiKeySource, WorkerConfig } from "../../core/model/config.js";
+import type { ApiKeySource, CreditsConfig, WorkerConfig } from "../../core/model/config.js";
 
 /** Reads one key; a problem names the place and never the key. */
 export type ReadKey = (
@@ -32,4 +32,14 @@ export async function apiKeyProblems(
     problems.push(`${where}: ${result.problem}`);
   }
   return problems;
+}
+
+/** The line for the allocator's key, if there should be one and is not. */
+export async function serviceKeyProblems(
+  { service_key: source }: Pick<CreditsConfig, "service_key">,
+  read: ReadKey,
+): Promise<string[]> {
+  if (source === undefined) return [];
+  const result = await read(source);
+  return result.kind === "key" ? [] : [`credits.service_key_${source.kind}: ${result.problem}`];
 }

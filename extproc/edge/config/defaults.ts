@@ -143,6 +143,14 @@ export const DEFAULTS = {
     // With 256 characters each, 64 KiB of a prompt: what follows seldom decides where it should go.
     max_prefix_blocks: 256,
   },
+  credits: {
+    // Time for an allocator to hand a request on over a slow network; a forgotten slot is back soon.
+    ttl_ms: 30_000,
+    // Retries of an allocator end within ten minutes.
+    terminal_retention_secs: 600,
+    // Allocator and ordinary requests share the slots until an operator says otherwise.
+    required: false,
+  },
   settlement: {
     // An answer of 64 MiB of JSON holds far more tokens than any engine makes in one request.
     decode_max_bytes: 67_108_864,

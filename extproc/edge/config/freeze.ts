@@ -16,6 +16,7 @@ import type { ModelId } from "../../core/model/ids.js";
 import { invariant } from "../../core/model/invariant.js";
 import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
 import { adaptiveAdmissionConfig, apiKeySource } from "./freeze-adaptive-admission.js";
+import { creditsConfig } from "./freeze-credits.js";
 import { fairShareConfig } from "./freeze-fair-share.js";
 import { kvEventsConfig } from "./freeze-selection.js";
 import { schedulerConfig } from "./freeze-scheduler.js";
@@ -50,6 +51,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
     fair_share: fairShareConfig(file.fair_share),
     adaptive_admission,
     selection: file.selection,
+    credits: creditsConfig(file.credits),
     settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
     health: file.health,
     breaker: file.breaker,

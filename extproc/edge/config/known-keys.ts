@@ -10,7 +10,7 @@ type KeysByPath = Readonly<Record<string, string>>;
 
 /** Keys of parts that are not in this version, by the path of their mapping (`*` = any name). */
 const NOT_AVAILABLE: KeysByPath = {
-  "": "seeding credits",
+  "": "seeding",
   adaptive_admission: "distribution_headroom_partitions distribution_headroom_partition_seed_cap",
 };
 
@@ -20,7 +20,7 @@ const NOT_BUILT: KeysByPath = {
 };
 
 /** Keys that would hold a secret, listed in the same way. */
-const SECRET: KeysByPath = { "workers.*": "api_key" };
+const SECRET: KeysByPath = { "workers.*": "api_key", credits: "service_key" };
 
 /** Keys of one section that are easily looked for elsewhere, for instance at the models. */
 const SELECTION_KEYS: Readonly<Record<string, string>> = Object.fromEntries(
@@ -49,7 +49,7 @@ export function explainUnknownKey(schema: z.ZodType, path: ConfigPath, key: stri
     return "belongs to the strategy predicted_work, which is not built";
   }
   if (isListed(SECRET, path, key)) {
-    return "a key does not stand in this file; name its place with api_key_env or api_key_file";
+    return `a key does not stand in this file; name its place with ${key}_env or ${key}_file`;
   }
   const words = allowedWords(schema, path);
   if (words.length > 0) return `is not allowed here; it must be one of ${words.join(", ")}`;

@@ -7,6 +7,7 @@ import { readListenAddress } from "./addresses.js";
 import type { Draft } from "./draft.js";
 import type { ConfigPath, Finding } from "./problem.js";
 import { checkAdaptiveCapacity } from "./rules-adaptive-admission.js";
+import { checkCredits } from "./rules-credits.js";
 import { checkFairShare } from "./rules-fair-share.js";
 import { checkScheduler } from "./rules-scheduler.js";
 import { checkSelection } from "./rules-selection.js";
@@ -22,6 +23,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkFairShare(draft),
     ...checkAdaptiveCapacity(draft),
     ...checkSelection(draft),
+    ...checkCredits(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
   ];

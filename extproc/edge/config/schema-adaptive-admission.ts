@@ -1,13 +1,13 @@
 // The section `adaptive_admission` and where a worker's API key is found: how far the limits follow
 // what the engines report, and how often they are asked. Words are read in any case of letters and with
-// blanks around them. A refused place of an API key is not shown, because a key pasted there by
-// mistake would stand in the log. Times are seconds, counts are requests, the rest are ratios.
+// blanks around them. Times are seconds, counts are requests, the rest are ratios.
 
 import { z } from "zod";
 import type { AdaptiveAdmissionMode } from "../../core/model/config.js";
 import { readWorkerUrl } from "./addresses.js";
 import { DEFAULTS } from "./defaults.js";
 import { above, decimal, mapping, onOff, text, whole } from "./fields.js";
+import { keyFile, keyVariable } from "./schema-key-places.js";
 
 const ADAPTIVE = DEFAULTS.adaptive_admission;
 
@@ -75,14 +75,6 @@ export const adaptiveAdmissionSection = mapping({
     .describe("Time between two questions to a worker for its load."),
 });
 
-const NOT_SHOWN = "what stands there is not shown, because it may be the key itself";
-
-/** Text whose found value appears in no message: the sentence does not begin with "must". */
-function hidden(what: string, accepts: (value: string) => boolean): z.ZodString {
-  const error = `is not ${what}; ${NOT_SHOWN}`;
-  return z.string({ error }).refine(accepts, { error });
-}
-
 /** Keys of a worker that say how it is asked for its load. */
 export const workerTelemetryKeys = {
   load_monitor_interval_secs: loadInterval
@@ -94,15 +86,10 @@ export const workerTelemetryKeys = {
   )
     .optional()
     .describe("Where its metrics are, when they have a port of their own; url when absent."),
-  api_key_env: hidden(
-    "the name of an environment variable (1 to 256 letters, digits and _, no digit first)",
-    (value) => /^[A-Za-z_][A-Za-z0-9_]{0,255}$/.test(value),
-  )
+  api_key_env: keyVariable
     .optional()
     .describe("Environment variable with the key the engine wants to be asked with."),
-  api_key_file: hidden("the path of a file (1 to 4096 characters, no controls)", (value) =>
-    /^\P{Cc}{1,4096}$/u.test(value),
-  )
+  api_key_file: keyFile
     .optional()
     .describe("File with that key; read again for every question. One of the two at most."),
 };

@@ -8,6 +8,7 @@ import { DEFAULTS } from "./defaults.js";
 import { decimal, list, mapping, name, named, oneOf, onlyThisVersion, onOff } from "./fields.js";
 import { text, whole } from "./fields.js";
 import { adaptiveAdmissionSection, workerTelemetryKeys } from "./schema-adaptive-admission.js";
+import { creditsSection } from "./schema-credits.js";
 import { adminSection, envoySection, listenSection } from "./schema-envoy.js";
 import { fairShareSection } from "./schema-fair-share.js";
 import { schedulerSection, SLOTS_MAX } from "./schema-scheduler.js";
@@ -156,6 +157,9 @@ export const configSchema = mapping({
   selection: selectionSection
     .prefault({})
     .describe("How workers are chosen, and what is remembered of their caches."),
+  credits: creditsSection
+    .prefault({})
+    .describe("Slots that an external allocator takes ahead of its requests."),
   settlement: mapping({
     decode_max_bytes: whole(65_536, 1_073_741_824)
       .default(DEFAULTS.settlement.decode_max_bytes)

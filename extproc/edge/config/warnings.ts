@@ -37,8 +37,9 @@ function modelWarnings({ models, workers }: WeirConfig): string[] {
     .map((model) => `models.${model}: no worker serves this model; requests for it get 404`);
 }
 
-function trustWarnings({ trust }: WeirConfig): string[] {
+function trustWarnings({ trust, credits }: WeirConfig): string[] {
   const on = SWITCHES.filter((name) => trust[name]).map((name) => `trust.${name}`);
+  if (credits.generation !== undefined) on.push("credits.generation");
   if (on.length === 0 || trust.peers.length > 0) return [];
   return [
     `${on.join(", ")}: on while trust.peers is empty, ` +

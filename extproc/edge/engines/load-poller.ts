@@ -13,7 +13,7 @@ import type { MonotonicMs } from "../../core/model/time.js";
 import type { TelemetryFailure } from "../../core/workers/telemetry.js";
 import type { TelemetryDelivery, TelemetryStore } from "../../core/workers/telemetry-store.js";
 import type { Worker, WorkerIdentity } from "../../core/workers/worker.js";
-import { readApiKey, type ApiKeyResult } from "./api-key.js";
+import { readApiKey, type ApiKeyResult } from "../runtime/api-key.js";
 import { EngineClient } from "./engine-client.js";
 import { deadlineAfter } from "./http-get.js";
 

@@ -79,8 +79,9 @@ function connectionManager(config: WeirConfig): BootstrapMap {
   };
 }
 
-function earlyMutations({ trust, headers }: WeirConfig): readonly BootstrapValue[] {
-  const names = [...earlyStrip(trust, headers), ...ROUTER_HEADERS];
+function earlyMutations({ trust, headers, credits }: WeirConfig): readonly BootstrapValue[] {
+  const creditsOn = credits.generation !== undefined;
+  const names = [...earlyStrip(trust, headers, creditsOn), ...ROUTER_HEADERS];
   const peer = { key: PEER_HEADER, value: "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%" };
   return [
     ...names.map((name) => ({ remove: name })),

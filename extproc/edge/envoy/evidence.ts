@@ -3,10 +3,10 @@
 // come from Envoy itself and cannot be forged by a client; the peer header is overwritten by the
 // bootstrap before anything reads it.
 
-import { BlockList, isIP } from "node:net";
 import type { Evidence } from "../../core/identity/evidence.js";
 import { PEER_HEADER } from "../../core/identity/control-headers.js";
 import type { IdentityMetadata } from "../../core/model/config.js";
+import { PeerList } from "../runtime/peer-list.js";
 import { EXT_PROC_FILTER, type HeadersMessage, type StructMap } from "./messages.js";
 import { structAt, type StructValue } from "./struct.js";
 
@@ -18,14 +18,11 @@ export interface EvidenceOptions {
 
 export class EvidenceReader {
   readonly #identityMetadata: readonly IdentityMetadata[];
-  readonly #addresses = new BlockList();
-  readonly #names = new Set<string>();
-  readonly #everyPeer: boolean;
+  readonly #peers: PeerList;
 
   constructor(options: EvidenceOptions) {
     this.#identityMetadata = options.identityMetadata;
-    this.#everyPeer = options.peers.length === 0;
-    for (const peer of options.peers) this.#addPeer(peer);
+    this.#peers = new PeerList(options.peers);
   }
 
   read(message: HeadersMessage): Evidence {
@@ -34,35 +31,19 @@ export class EvidenceReader {
       attributes?.get("connection.mtls") === true
         ? text(attributes.get("connection.uri_san_peer_certificate"))
         : undefined;
-    const peerSanIsProxy = san !== undefined && this.#names.has(san);
-    const peer = message.headers.all(PEER_HEADER);
+    const peerSanIsProxy = san !== undefined && this.#peers.hasName(san);
+    const [peer, ...more] = message.headers.all(PEER_HEADER);
+    const peerAddressIsProxy =
+      peer !== undefined && more.length === 0 && this.#peers.hasAddress(peer);
     return {
       metadata: this.#identityMetadata.map(({ namespace, path }) =>
         metadataValue(message.metadata, namespace, path),
       ),
       peerSan: san,
       peerSanIsProxy,
-      peerIsProxy: this.#everyPeer || peerSanIsProxy || this.#hasAddress(peer),
+      peerIsProxy: this.#peers.everybody || peerSanIsProxy || peerAddressIsProxy,
       sourceAddress: text(attributes?.get("source.address")),
     };
-  }
-
-  #addPeer(peer: string): void {
-    if (peer.includes("://")) {
-      this.#names.add(peer);
-      return;
-    }
-    const [address = "", prefix] = peer.split("/");
-    const family = isIP(address) === 6 ? "ipv6" : "ipv4";
-    if (prefix === undefined) this.#addresses.addAddress(address, family);
-    else this.#addresses.addSubnet(address, Number(prefix), family);
-  }
-
-  #hasAddress(values: readonly string[]): boolean {
-    const [address] = values;
-    if (address === undefined || values.length !== 1) return false;
-    const family = isIP(address);
-    return family !== 0 && this.#addresses.check(address, family === 6 ? "ipv6" : "ipv4");
   }
 }
 

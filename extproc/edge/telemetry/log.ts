@@ -6,7 +6,10 @@ import type { AdminConfig } from "../../core/model/config.js";
 
 export type Log = Logger;
 
-const REDACTED_NAMES = ["authorization", "proxy-authorization", "x-api-key", "api_key", "apiKey"];
+const REDACTED_NAMES = [
+  ...["authorization", "proxy-authorization", "x-api-key", "api_key", "apiKey"],
+  ...["x-weir-capacity-credit", "x-smg-capacity-credit"],
+];
 
 /** Lines are written in batches; a crash can lose at most this long of them. */
 const FLUSH_INTERVAL_MS = 200;

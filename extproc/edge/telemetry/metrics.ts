@@ -10,6 +10,7 @@ import type { Ledger } from "../../core/fairshare/ledger.js";
 import type { PartitionView } from "../../core/scheduler/admission.js";
 import type { WorkerRegistry } from "../../core/workers/registry.js";
 import type { MonotonicMs } from "../../core/model/time.js";
+import { CreditMetrics } from "./credit-metrics.js";
 import { FeedbackMetrics } from "./feedback-metrics.js";
 import { FairShareMetrics } from "./fair-share-metrics.js";
 import { gauge, single } from "./gauges.js";
@@ -40,6 +41,7 @@ export class Metrics {
   readonly registry: Registry;
   readonly feedback: FeedbackMetrics;
   readonly selection: SelectionMetrics;
+  readonly credits: CreditMetrics;
   readonly #models: LabelCap;
   readonly #tenants: LabelCap;
   readonly #families: MetricFamilies;
@@ -51,6 +53,7 @@ export class Metrics {
     this.registry = options.registry;
     this.feedback = new FeedbackMetrics(options.registry, options.feedbackMode);
     this.selection = new SelectionMetrics(options.registry, options.models);
+    this.credits = new CreditMetrics(options.registry);
     this.#models = options.models;
     this.#tenants = options.tenants;
     this.#families = createFamilies(options.registry, options.startTimeSeconds);

@@ -47,6 +47,7 @@ export function logSettlement(log: Log, record: SettlementRecord): void {
       prompt_tokens: record.promptTokens,
       cached_tokens: record.cachedTokens,
       refused_values: record.refusedValues.length > 0 ? record.refusedValues : undefined,
+      credit: record.credit || undefined,
       promoted: record.promoted || undefined,
       preempted_by: record.preemptedBy,
       cut_hold: record.cutHold || undefined,

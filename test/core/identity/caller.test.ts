@@ -15,7 +15,7 @@ import type {
 import { headersFrom } from "../../../extproc/core/model/headers.js";
 import { modelId, type ModelId } from "../../../extproc/core/model/ids.js";
 import { rankOf } from "../../../extproc/core/model/priority.js";
-import { ALIASES_OFF, ALIASES_ON, ALL_TRUSTED, evidence, trust } from "./support.js";
+import { ALIASES_OFF, ALIASES_ON, ALL_TRUSTED, CREDITS_OFF, evidence, trust } from "./support.js";
 
 const envoy = {
   identity_metadata: [{ namespace: "envoy.filters.http.jwt_authn", path: ["claims", "sub"] }],
@@ -30,7 +30,14 @@ function resolve(
   model_profiles: ReadonlyMap<ModelId, ModelProfileConfig> = new Map(),
 ): Caller {
   const fair_share = { default_output_tokens: 256, model_profiles };
-  const rules = identityRules({ trust: trusted, headers, envoy, fair_share, scheduler });
+  const rules = identityRules({
+    trust: trusted,
+    headers,
+    envoy,
+    fair_share,
+    scheduler,
+    credits: CREDITS_OFF,
+  });
   return resolveCaller(rules, headersFrom(record), evidence(known));
 }
 
@@ -60,6 +67,7 @@ const IGNORED = {
   excludedWorkerUrls: [],
   routingKey: undefined,
   workerConstraintRefused: false,
+  credit: { kind: "absent" },
   refused: [],
 };
 const sourceAddress = "192.0.2.9:1234";
@@ -78,6 +86,7 @@ describe("identity/caller", () => {
       excludedWorkerUrls: ["http://127.0.0.1:8102", "http://127.0.0.1:8103"],
       routingKey: "session-7",
       workerConstraintRefused: false,
+      credit: { kind: "absent" },
       refused: [],
     });
   });

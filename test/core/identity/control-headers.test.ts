@@ -1,12 +1,13 @@
 import { expect } from "chai";
 import {
   controlRule,
+  creditRule,
   earlyStrip,
   namesOf,
   removeUpstream,
   type Control,
 } from "../../../extproc/core/identity/control-headers.js";
-import type { TrustConfig } from "../../../extproc/core/model/config.js";
+import type { HeadersConfig, TrustConfig } from "../../../extproc/core/model/config.js";
 import { ALIASES_OFF, ALIASES_ON, ALL_TRUSTED, trust } from "./support.js";
 
 const SWITCHED: readonly (readonly [keyof TrustConfig & Control, string])[] = [
@@ -73,6 +74,32 @@ describe("identity/control-headers", () => {
     for (const headers of [ALIASES_OFF, ALIASES_ON]) {
       expect(earlyStrip(ALL_TRUSTED, headers)).to.include.members(NEVER);
     }
+  });
+
+  it("lets the headers of credits in exactly while credits are on, aliases only when they are read", () => {
+    const own = [
+      "x-weir-admission-partition",
+      "x-weir-capacity-credit",
+      "x-weir-capacity-credit-generation",
+      "x-weir-capacity-credit-request-id",
+      "x-weir-fair-share-policy-epoch",
+    ];
+    const letIn = (headers: HeadersConfig): string[] => {
+      const on = earlyStrip(trust(), headers, true);
+      return earlyStrip(trust(), headers).filter((name) => !on.includes(name));
+    };
+    expect(letIn(ALIASES_OFF)).to.deep.equal(own);
+    const aliases = own.map((name) => name.replace("x-weir-", "x-smg-"));
+    expect(letIn(ALIASES_ON)).to.deep.equal([...aliases, ...own].sort());
+  });
+
+  it("reads a control for credits while they are on, whatever its own switch says", () => {
+    const names = ["x-weir-admission-partition"];
+    const rule = (creditsOn: boolean): object =>
+      creditRule("admission_partition", trust(), ALIASES_OFF, creditsOn);
+    expect(rule(true)).to.deep.equal({ names, trusted: true });
+    expect(rule(false)).to.deep.equal({ names, trusted: false });
+    expect(controlRule("admission_partition", trust(), ALIASES_OFF).trusted).to.equal(false);
   });
 
   it("leaves the priority header to clients, and its alias only when aliases are read", () => {

@@ -1,10 +1,23 @@
 // Configuration pieces of the identity tests: everything off, as in a fresh installation.
 
-import type { HeadersConfig, TrustConfig } from "../../../extproc/core/model/config.js";
+import type {
+  CreditsConfig,
+  HeadersConfig,
+  TrustConfig,
+} from "../../../extproc/core/model/config.js";
 import type { Evidence } from "../../../extproc/core/identity/evidence.js";
 
 export const ALIASES_OFF: HeadersConfig = { aliases: false };
 export const ALIASES_ON: HeadersConfig = { aliases: true };
+
+export const CREDITS_OFF: CreditsConfig = {
+  generation: undefined,
+  ttl_ms: 30_000,
+  terminal_retention_secs: 600,
+  required: false,
+  service_key: undefined,
+};
+export const CREDITS_ON: CreditsConfig = { ...CREDITS_OFF, generation: "g1" };
 
 export function trust(on: Partial<TrustConfig> = {}): TrustConfig {
   return {

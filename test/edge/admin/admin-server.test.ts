@@ -17,6 +17,8 @@ describe("AdminServer", () => {
         ["/state", () => ({ workers: [] })],
         ["/state/one", (query: URLSearchParams) => ({ asked: query.get("tenant") })],
       ]),
+      credits: (_, path) => ({ status: 418, headers: {}, text: path }),
+      openApi: { openapi: "3.1.0" },
       onError: (error) => errors.push(error),
     });
     const address = await server.listen({ kind: "tcp", host: "127.0.0.1", port: 0 });
@@ -56,13 +58,30 @@ describe("AdminServer", () => {
     const nowhere = await get("/nope");
     expect(nowhere.status).to.equal(404);
     expect(nowhere.body.toString()).to.equal(
-      "the pages are /healthz, /readyz, /metrics, /state, /state/one\n",
+      "the pages are /healthz, /readyz, /metrics, /state, /state/one, /openapi.json\n",
     );
   });
 
   it("hands a page its query, with everything a key may contain", async () => {
     const page = await get("/state/one?tenant=auth%3Aa%26b%3Fc");
     expect(JSON.parse(page.body.toString())).to.deep.equal({ asked: "auth:a&b?c" });
+  });
+
+  it("serves the OpenAPI document", async () => {
+    const page = await get("/openapi.json");
+    expect(page.headers["content-type"]).to.equal("application/json");
+    expect(JSON.parse(page.body.toString())).to.deep.equal({ openapi: "3.1.0" });
+  });
+
+  it("hands the credits API whatever is below its path, in any method, without the query", async () => {
+    for (const path of ["", "/capabilities", "/x/arm"]) {
+      for (const method of ["GET", "POST", "DELETE", "PATCH"]) {
+        const answer = await get(`/internal/capacity-credits${path}?q=1`, method);
+        expect(answer.status).to.equal(418);
+        expect(answer.body.toString()).to.equal(`/internal/capacity-credits${path}`);
+      }
+    }
+    expect((await get("/internal/capacity-creditsX")).status).to.equal(404);
   });
 
   it("answers 500 and reports when a page cannot be made", async () => {
@@ -76,6 +95,8 @@ describe("AdminServer", () => {
       ready: () => true,
       metrics,
       states: new Map(),
+      credits: () => ({ status: 404, headers: {}, text: undefined }),
+      openApi: {},
       onError: () => undefined,
     });
     const failure = await second.listen({ kind: "tcp", host: "127.0.0.1", port }).then(

@@ -2,7 +2,7 @@
 
 import { expect } from "chai";
 import type { ApiKeySource } from "../../../extproc/core/model/config.js";
-import { apiKeyProblems } from "../../../extproc/edge/config/api-keys.js";
+import { apiKeyProblems, serviceKeyProblems } from "../../../extproc/edge/config/api-keys.js";
 import { configOf, problemsOf } from "./support.js";
 
 const worker = (port: number, fields = ""): string =>
@@ -94,5 +94,26 @@ describe("apiKeyProblems", () => {
       { kind: "env", name: "HERE" },
       { kind: "file", path: "/gone" },
     ]);
+  });
+});
+
+describe("serviceKeyProblems", () => {
+  const gone = (source: ApiKeySource): ReturnType<Parameters<typeof serviceKeyProblems>[1]> =>
+    Promise.resolve({ kind: "problem", problem: `nothing in the ${source.kind}` });
+
+  it("names the key of the configuration that leads nowhere, and is silent without credits", async () => {
+    expect(
+      await serviceKeyProblems({ service_key: { kind: "env", name: "K" } }, gone),
+    ).to.deep.equal(["credits.service_key_env: nothing in the env"]);
+    expect(
+      await serviceKeyProblems({ service_key: { kind: "file", path: "/k" } }, gone),
+    ).to.deep.equal(["credits.service_key_file: nothing in the file"]);
+    expect(await serviceKeyProblems({ service_key: undefined }, gone)).to.deep.equal([]);
+  });
+
+  it("is silent when the key is there", async () => {
+    const here = (): Promise<{ kind: "key" }> => Promise.resolve({ kind: "key" });
+    const service_key: ApiKeySource = { kind: "env", name: "K" };
+    expect(await serviceKeyProblems({ service_key }, here)).to.deep.equal([]);
   });
 });

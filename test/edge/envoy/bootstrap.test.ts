@@ -119,6 +119,24 @@ describe("the Envoy bootstrap", () => {
       expect(removed).not.to.include("x-weir-priority");
     });
 
+    it("lets the headers of capacity credits through exactly while credits are on", () => {
+      const config = configOf(WORKER);
+      const on = { ...config, credits: { ...config.credits, generation: "g1" } };
+      const names = [
+        "x-weir-capacity-credit",
+        "x-weir-capacity-credit-generation",
+        "x-weir-capacity-credit-request-id",
+        "x-weir-fair-share-policy-epoch",
+        "x-weir-admission-partition",
+      ];
+      const removes = (name: string, yaml: string): boolean =>
+        new RegExp(`remove: "?${name}"?\\n`).test(yaml);
+      for (const name of names) {
+        expect(removes(name, bootstrapYaml(config)), name).to.equal(true);
+        expect(removes(name, bootstrapYaml(on)), name).to.equal(false);
+      }
+    });
+
     it("lets a trusted header through, by its configured name, and never the route", () => {
       const text = `${WORKER}trust: { tenant_id: true, tenant_header_name: x-team, peers: [10.0.0.1] }`;
       const removed = removedOf(text);

@@ -153,6 +153,14 @@ describe("replies", () => {
     );
     expect(statuses).to.deep.equal({
       adaptive_admission_saturated: 429,
+      invalid_capacity_credit: 400,
+      capacity_credit_unknown: 409,
+      capacity_credit_binding_mismatch: 409,
+      capacity_credit_expired: 409,
+      capacity_credit_already_redeemed: 409,
+      capacity_credit_cancelled: 409,
+      capacity_credit_required: 429,
+      capacity_credit_internal: 500,
       invalid_request: 400,
       invalid_path: 400,
       unknown_path: 404,

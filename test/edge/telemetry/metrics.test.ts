@@ -25,6 +25,7 @@ const RECORD: SettlementRecord = {
   class: "default",
   unknownPriorityValue: false,
   promoted: false,
+  credit: false,
   feedbackReason: undefined,
   queueRefusal: undefined,
   share: undefined,

@@ -38,6 +38,7 @@ const EVERYTHING: SettlementRecord = {
   waited: true,
   queuedMs: 12.345,
   promoted: true,
+  credit: true,
   feedbackReason: "running_limit",
   queueRefusal: "tenant_limit",
   share: { profile: modelId("other"), bucket: "explicit", weighted: true },

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "chai";
-import { API_KEY_CHARS_MAX, readApiKey } from "../../../extproc/edge/engines/api-key.js";
+import { API_KEY_CHARS_MAX, readApiKey } from "../../../extproc/edge/runtime/api-key.js";
 
 describe("readApiKey", () => {
   let folder: string;

@@ -1,7 +1,7 @@
-// The key that an engine wants from whoever asks it for its metrics. It comes from an environment
-// variable or from a file, never from the configuration itself, so that weir.yaml can be shown to
-// anybody. A file is read again for every poll: keys are rotated by replacing it. A key appears in no
-// error and no log; errors name where it should have come from.
+// The key that one side wants to be asked with: an engine by Weir, Weir by the allocator. It comes from an
+// environment variable or from a file, never from the configuration itself, so that weir.yaml can be
+// shown to anybody. A file is read again for every use: keys are rotated by replacing it. A key appears
+// in no error and no log; errors name where it should have come from.
 
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
