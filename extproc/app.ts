@@ -249,9 +249,7 @@ export class App {
       now,
     });
     this.#metrics.selection.observe({ selector: core.selector, workers: this.workers });
-    if (core.credits !== undefined) {
-      this.#metrics.credits.observe(core.credits, () => this.desk.partitions(now()));
-    }
+    this.#metrics.credits.observe(core.credits, () => this.desk.partitions(now()));
     if (feedback === undefined) return;
     this.#metrics.feedback.observe({
       controller: feedback,

@@ -198,7 +198,11 @@ export class BacklogAllocator {
     // From here on the request is on its way: the credit gets its whole life once more.
     const dispatch = `dispatch-${ask.requestId}`;
     const armed = await this.#repeat(lane, () => this.#client.arm(credit, ask, dispatch), counts);
-    if (armed.status !== 200) return this.#refused(armed, ask);
+    if (armed.status !== 200) {
+      // Whatever is wrong with it, its slot must not wait for its end.
+      await this.#client.cancel(credit);
+      return this.#refused(armed, ask);
+    }
     const answer = await this.#client.infer(credit, ask, work.body);
     const { status, code } = answer;
     if (status >= 200 && status < 300) return { kind: "result", result: { status, code } };

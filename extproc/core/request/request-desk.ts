@@ -192,9 +192,13 @@ export class RequestDesk {
     this.turn(now);
   }
 
-  /** Refuses every new request from now on; queued and running ones go on. */
+  /**
+   * Refuses every new request from now on; queued and running ones go on. Credits end, because nobody
+   * can redeem them any more, and those who wait need the slots.
+   */
   drain(): void {
     this.#context.draining = true;
+    this.credits?.cancelAll(this.#now);
   }
 
   /** Refuses everybody who still waits, and every request whose body comes from now on. */
@@ -220,7 +224,12 @@ export class RequestDesk {
   #createCredits(options: CreditOptions): CreditRegistry<SlotHold<RequestLife>> {
     return new CreditRegistry<SlotHold<RequestLife>>({
       ...options,
-      acquire: (binding, now) => this.#admission.hold(binding, now),
+      acquire: (binding, now) => {
+        // Slots that are free already, also those that were taken from somebody for a waiter, go to those
+        // who waited longer.
+        this.turn(now);
+        return this.#admission.hold(binding, now);
+      },
       onWake: this.#options.onDeadline,
       onReleased: this.#options.onMoreWork,
     });

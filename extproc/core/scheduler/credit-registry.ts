@@ -199,8 +199,7 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     const token = encodeBase64Url(this.#options.secureRandom(TOKEN_BYTES));
     invariant(!this.#byToken.has(token), "random tokens do not repeat");
     const full = this.#byToken.size >= this.#rememberedMax;
-    const oldestDead = this.#dead.head;
-    if (full && oldestDead === undefined) return this.#fail("no_capacity", partition);
+    if (full && this.#dead.size === 0) return this.#fail("no_capacity", partition);
     const hold = this.#options.acquire(binding, now);
     if (hold === undefined) return this.#fail("no_capacity", partition);
     if (full) this.#forgetOldest();
@@ -213,10 +212,13 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     this.maintain(now);
     const armed = this.#arm(token, binding, dispatchId, now);
     if (armed.ok) {
-      this.#count(binding.partition, armed.newlyArmed ? "armed" : "arm_idempotent_retry");
+      this.#options.onOperation(
+        binding.partition,
+        armed.newlyArmed ? "armed" : "arm_idempotent_retry",
+      );
     } else {
       const known = armed.failure !== "unknown";
-      this.#count(known ? binding.partition : undefined, "arm_rejected");
+      this.#options.onOperation(known ? binding.partition : undefined, "arm_rejected");
     }
     return armed;
   }
@@ -238,6 +240,14 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     const credit = this.#byToken.get(token);
     if (credit === undefined || credit.ended !== undefined) return;
     this.#toRelease.push(this.#end(credit, "cancelled", now));
+    this.#releaseEnded();
+  }
+
+  /** Ends every active credit. */
+  cancelAll(now: MonotonicMs): void {
+    this.maintain(now);
+    const active = [...this.#holds.keys()];
+    for (const credit of active) this.#toRelease.push(this.#end(credit, "cancelled", now));
     this.#releaseEnded();
   }
 
@@ -264,9 +274,9 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     const { partition } = binding;
     if (!sameBinding(credit.binding, binding)) return this.#fail("request_conflict", partition);
     if (credit.ended !== undefined) return this.#fail(FAILURE_OF[credit.ended], partition);
-    this.#count(partition, "idempotent_retry");
-    const { token } = credit;
-    return { ok: true, token, expiresInMs: remainingMs(credit, now), newlyIssued: false };
+    this.#options.onOperation(partition, "idempotent_retry");
+    const expiresInMs = remainingMs(credit, now);
+    return { ok: true, token: credit.token, expiresInMs, newlyIssued: false };
   }
 
   #add(made: Pick<Credit, "token" | "key" | "binding">, hold: Hold, now: MonotonicMs): void {
@@ -286,7 +296,7 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     this.#byToken.set(token, credit);
     this.#byRequest.set(key, credit);
     this.#activeIn.set(binding.partition, this.active(binding.partition) + 1);
-    this.#count(binding.partition, "issued");
+    this.#options.onOperation(binding.partition, "issued");
     this.#options.onWake(credit.deadline);
   }
 
@@ -324,7 +334,7 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     const left = this.active(binding.partition) - 1;
     if (left > 0) this.#activeIn.set(binding.partition, left);
     else this.#activeIn.delete(binding.partition);
-    this.#count(binding.partition, how);
+    this.#options.onOperation(binding.partition, how);
     return hold;
   }
 
@@ -351,12 +361,8 @@ export class CreditRegistry<Hold extends CreditHold = CreditHold> {
     failure: Failure,
     partition: PartitionName | undefined,
   ): CreditRefused<Failure> {
-    this.#count(partition, OUTCOME_OF[failure]);
+    this.#options.onOperation(partition, OUTCOME_OF[failure]);
     return failed(failure);
-  }
-
-  #count(partition: PartitionName | undefined, outcome: CreditOperation): void {
-    this.#options.onOperation(partition, outcome);
   }
 }
 

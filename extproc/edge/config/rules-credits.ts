@@ -4,6 +4,7 @@
 // redeemed, so each is an error at its own place, and all are shown at once. A generation that was
 // refused still means that somebody wants credits.
 
+import { refusal } from "../../core/identity/trusted-header.js";
 import type { Draft } from "./draft.js";
 import type { ConfigPath, Finding } from "./problem.js";
 
@@ -64,10 +65,21 @@ function checkPeers({ trust }: Draft): Finding[] {
 
 function checkPartitions({ scheduler }: Draft): Finding[] {
   const partitions = scheduler?.admission_partitions;
+  if (partitions === undefined) return [];
   // Partitions that were refused count: somebody wrote them down.
-  if (partitions === undefined || Object.keys(partitions).length > 0) return [];
+  const names = Object.keys(partitions);
+  if (names.length > 0) return names.flatMap(checkPartitionName);
   const message = `must hold at least one name ${WHILE}, because a credit belongs to a partition`;
   return [{ path: ["scheduler", "admission_partitions"], message }];
+}
+
+/** A request names the partition of its credit in a header, exactly. */
+function checkPartitionName(name: string): Finding[] {
+  if (refusal(name, { commas: false }) === undefined) return [];
+  const message =
+    `must be a name of visible ASCII without blanks and commas ${WHILE}, because a header carries it, ` +
+    `got ${JSON.stringify(name)}`;
+  return [{ path: ["scheduler", "admission_partitions", name], message }];
 }
 
 function checkServiceKey(credits: CreditsDraft): Finding[] {

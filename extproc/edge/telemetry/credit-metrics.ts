@@ -28,9 +28,9 @@ export class CreditMetrics {
     this.#operations.inc({ partition: partition ?? UNKNOWN, outcome });
   };
 
-  /** Adds the gauge of the slots that credits hold. */
+  /** Adds the gauge of the slots that credits hold; without series while credits are off. */
   observe(
-    credits: Pick<CreditRegistry, "active">,
+    credits: Pick<CreditRegistry, "active"> | undefined,
     partitions: () => Iterable<{ readonly name: PartitionName }>,
   ): void {
     gauge(
@@ -39,6 +39,7 @@ export class CreditMetrics {
       "Credits that hold a slot.",
       ["partition"],
       (set) => {
+        if (credits === undefined) return;
         for (const { name } of partitions()) set({ partition: name }, credits.active(name));
       },
     );

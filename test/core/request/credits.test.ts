@@ -459,26 +459,50 @@ describe("a credit that nobody redeems", () => {
     expect(outcomeOf(waiting)).to.equal("route");
   });
 
-  it("is no victim of a higher class that waits, and expires while the server drains", () => {
+  it("is no victim of a higher class that waits", () => {
     const bench = new CreditBench(1, {
       scheduler: { classes: {}, default_max_class: "system", reserved_share_max: 0 },
     });
     bench.allocator.token();
     const urgent = bench.drive({ headers: { "x-weir-priority": "system" } });
     expect([outcomeOf(urgent), bench.allocator.active]).to.deep.equal(["hold", 1]);
-    bench.desk.drain();
-    bench.advance(30_000);
-    bench.desk.expire(bench.now);
-    expect(bench.allocator.active).to.equal(0);
   });
 
-  it("is not redeemed once the server drains: its request is refused like every new one", () => {
+  it("is issued only after those who wait for a slot that is already free have it", () => {
     const bench = new CreditBench(1);
     const token = bench.allocator.token();
-    bench.desk.drain();
-    expect(outcomeOf(bench.allocator.send(token))).to.equal("503 draining");
-    expect(bench.allocator.active).to.equal(1);
+    const waiting = bench.drive();
     bench.allocator.credits.cancel(token, bench.now);
+    expect(outcomeOf(waiting), "its turn has not come").to.equal("hold");
+    const issued = bench.allocator.issue({ requestId: "another" });
+    expect(issued).to.deep.include({ ok: false, failure: "no_capacity" });
+    expect(outcomeOf(waiting)).to.equal("route");
+  });
+
+  it("does not get the slot of a request that had to give way to a waiter", () => {
+    const bench = new CreditBench(1, {
+      scheduler: { classes: {}, default_max_class: "system", reserved_share_max: 0 },
+    });
+    const victim = bench.drive();
+    const urgent = bench.drive({ headers: { "x-weir-priority": "system" } });
+    bench.desk.turn(bench.now);
+    expect(outcomeOf(victim)).to.equal("503 scheduler_preempted");
+    bench.desk.end(victim.request, false, bench.now);
+    const issued = bench.allocator.issue({ requestId: "another" });
+    expect(issued).to.deep.include({ ok: false, failure: "no_capacity" });
+    expect(outcomeOf(urgent)).to.equal("route");
+  });
+
+  it("ends when the server drains: its slot goes to those who wait, and its request is refused", () => {
+    const bench = new CreditBench(1);
+    const token = bench.allocator.token();
+    const waiting = bench.drive();
+    bench.desk.drain();
+    expect(bench.allocator.active).to.equal(0);
+    bench.desk.turn(bench.now);
+    expect(outcomeOf(waiting)).to.equal("route");
+    expect(outcomeOf(bench.allocator.send(token))).to.equal("503 draining");
+    bench.answer(waiting);
     expect(bench.leftovers()).to.deep.equal(NOTHING_LEFT);
   });
 });

@@ -238,7 +238,8 @@ describe("the capacity-credit API under requests made from its document", () => 
         { numRuns: RUNS, endOnFailure: true },
       );
       // A fuzzer that never gets past the door proves nothing.
-      const wanted = ["issue 200", "issue 400", "issue 401", "issue 409", "issue 413", "issue 415"];
+      // 413 and 415 are met by chance only: their own tests are in credit-api.test.ts.
+      const wanted = ["issue 200", "issue 400", "issue 401", "issue 409"];
       wanted.push("issue 429", "arm 200", "arm 400", "arm 409", "cancel 204", "cancel 400");
       expect(wanted.filter((each) => !statuses.has(each))).to.deep.equal([]);
       expect(server.faults).to.deep.equal([]);

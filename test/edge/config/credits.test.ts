@@ -93,6 +93,19 @@ credits: { generation: g1 }
     ]);
   });
 
+  it("need partitions that a header can name", () => {
+    for (const name of ["big pool", "größe", "a,b"]) {
+      const text = credits(SOUND).replace(
+        "{ default: {",
+        `{ "${name}": { max_concurrent_requests: 1, queue_size: 1 }, default: {`,
+      );
+      expect(problemsOf(text), name).to.have.length(1);
+      expect(problemsOf(text)[0]).to.contain(
+        "must be a name of visible ASCII without blanks and commas",
+      );
+    }
+  });
+
   it("that were meant, but with a refused generation, name what is missing too", () => {
     const text = `${WORKER}credits: { generation: "", service_key_env: K, required: true }\n`;
     expect(problemsOf(text)).to.have.length(6);
