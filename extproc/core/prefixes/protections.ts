@@ -17,12 +17,20 @@ export interface SeedTarget {
 }
 
 /** In the order in which snapshots list them. */
-const PHASES = ["active", "success_cooldown", "failure_quarantine"] as const;
-export type ProtectionPhase = (typeof PHASES)[number];
+export const PROTECTION_PHASES = ["active", "success_cooldown", "failure_quarantine"] as const;
+export type ProtectionPhase = (typeof PROTECTION_PHASES)[number];
 
 export interface ProtectionEntry {
   readonly phase: ProtectionPhase;
   readonly target: SeedTarget;
+}
+
+/** A seed as the state page lists it. */
+export interface SeedProtection extends ProtectionEntry {
+  /** Length of the prefix. */
+  readonly blocks: number;
+  /** Since it is in this phase. */
+  readonly ageMs: number;
 }
 
 /** The right to seed a prefix; it is held until it is dropped, however long that takes. */
@@ -160,6 +168,17 @@ export class PrefixProtections {
     return entries.sort(byTargetAndPhase);
   }
 
+  /** Every seed that binds, sorted like a snapshot. O(seeds). */
+  list(now: MonotonicMs): readonly SeedProtection[] {
+    return [...this.#protections.values()]
+      .filter((seed) => this.#holds(seed, now))
+      .map(({ phase, target, blocks, changedAt }) => ({
+        ...{ phase, target, blocks },
+        ageMs: now - changedAt,
+      }))
+      .sort(byTargetAndPhase);
+  }
+
   /** Forgets what nothing depends on any more. To be called once per cooldown, not more than 1 / s. */
   collect(now: MonotonicMs): void {
     for (const [id, seed] of this.#protections) {
@@ -233,5 +252,5 @@ function byTargetAndPhase(one: ProtectionEntry, other: ProtectionEntry): number 
   if (one.target.revision !== other.target.revision) {
     return one.target.revision - other.target.revision;
   }
-  return PHASES.indexOf(one.phase) - PHASES.indexOf(other.phase);
+  return PROTECTION_PHASES.indexOf(one.phase) - PROTECTION_PHASES.indexOf(other.phase);
 }

@@ -59,7 +59,11 @@ export function findCandidates(
   return { healthy, selectable, leases, withheld };
 }
 
-function isAllowed(worker: Worker, { targetWorkerUrl, excludedWorkerUrls }: Constraints): boolean {
+/** Whether the trusted headers of a request leave this worker. */
+export function isAllowed(
+  worker: Worker,
+  { targetWorkerUrl, excludedWorkerUrls }: Constraints,
+): boolean {
   const { url } = worker.identity;
   if (targetWorkerUrl !== undefined) return url === targetWorkerUrl;
   return !excludedWorkerUrls.includes(url);

@@ -79,14 +79,14 @@ export class WorkerSelector {
   readonly committed: CommittedIndex;
   readonly protections: PrefixProtections;
   readonly bookings: Bookings;
+  readonly lookup: OwnershipLookup;
+  readonly pending = new PendingOwners();
   /** How requests were decided so far. */
   readonly decisions = new DecisionCounts();
   readonly #options: SelectorOptions;
   readonly #fleet: Fleet;
   readonly #loads: Loads;
   readonly #policies: Policies;
-  readonly #lookup: OwnershipLookup;
-  readonly #pending = new PendingOwners();
   readonly #evictions: Evictions;
   readonly #cacheAware: CacheAware;
   /** Generations of the workers that something may be known or booked about. */
@@ -115,10 +115,10 @@ export class WorkerSelector {
     this.#loads = new Loads(this.bookings, options.rng);
     this.#policies = new Policies(this.#loads);
     const { committed, events, protections } = this;
-    this.#lookup = new OwnershipLookup({ selection, hasher, committed, events });
+    this.lookup = new OwnershipLookup({ selection, hasher, committed, events });
     this.#cacheAware = new CacheAware({
       ...{ selection, telemetry, protections },
-      ...{ loads: this.#loads, lookup: this.#lookup, pending: this.#pending },
+      ...{ loads: this.#loads, lookup: this.lookup, pending: this.pending },
     });
     this.workersChanged();
   }
@@ -142,7 +142,7 @@ export class WorkerSelector {
 
   /** What a request keeps of its prompt until a worker is chosen. */
   hash(model: ModelId, prompt: PromptContent): HashedPrompt {
-    return this.#lookup.hash(model, this.#ruleOf(model).ownership, prompt);
+    return this.lookup.hash(model, this.#ruleOf(model).ownership, prompt);
   }
 
   /** Chooses any usable worker, for requests that name no model; nothing is booked. */
@@ -214,7 +214,7 @@ export class WorkerSelector {
       const decision = loadDecision(policy, choice.result, undefined);
       return this.#book(query, choice.worker, decision, undefined, NOTHING_HELD);
     }
-    const prefix = query.prompt === undefined ? undefined : this.#lookup.read(query.prompt);
+    const prefix = query.prompt === undefined ? undefined : this.lookup.read(query.prompt);
     const guard = new SeedGuard(this.#protectionsOf(prefix, now), candidates.leases);
     if (query.routingKey !== undefined && !guard.binding) {
       return this.#stick(query, candidates, prefix);
@@ -231,7 +231,7 @@ export class WorkerSelector {
   #protectionsOf(prefix: PromptPrefix | undefined, now: MonotonicMs): readonly ProtectionEntry[] {
     const budget = this.#options.selection.max_cached_owners_per_prefix;
     if (prefix === undefined || budget === 0 || this.protections.seeds === 0) return NO_PROTECTIONS;
-    return this.protections.snapshot(this.#lookup.chains(prefix), now);
+    return this.protections.snapshot(this.lookup.chains(prefix), now);
   }
 
   /** The routing key decides. Nothing is reserved: the key would bring the request here anyway. */
@@ -262,7 +262,7 @@ export class WorkerSelector {
     const pending =
       ownership === undefined || known || budget === 0
         ? NOTHING_HELD
-        : this.#pending.add(ownership.keys, ownership.blocks, worker.identity.generation);
+        : this.pending.add(ownership.keys, ownership.blocks, worker.identity.generation);
     return this.#book(query, worker, decision, trace, pending);
   }
 
