@@ -24,6 +24,27 @@ export interface SelectionQuery {
   readonly outputLimitTokens: number | undefined;
 }
 
+/** Results that say who holds a prefix, or who is to hold it next. */
+export const REPLICATION_RESULTS = [
+  "cached_owner_hold",
+  "owner_pressure_spill",
+  "spill_cooldown_hold",
+  "no_suitable_owner_spill",
+  "fallback_existing_owner",
+  "owner_ceiling_hold",
+  "no_safe_spill_hold",
+  "excluded_owner_spill",
+  "excluded_owner_cooldown_hold",
+  // Around a seed.
+  "seed_cooldown_owner_hold",
+  "seed_cooldown_excluded_owner_block",
+  "active_distribution_seed_hold",
+  "successful_distribution_seed_cooldown_hold",
+  "failed_distribution_seed_hold",
+  "failed_distribution_seed_block",
+  "distribution_seed_missing_owner_block",
+] as const;
+
 /** Every way to choose, or to refuse, in the order of the rooms that use them. */
 export const SELECTION_RESULTS = [
   // Policies that do not look at the prompt.
@@ -44,23 +65,7 @@ export const SELECTION_RESULTS = [
   "imbalanced_requests",
   // cache_aware, by who holds the prefix.
   "owner_match",
-  "cached_owner_hold",
-  "owner_pressure_spill",
-  "spill_cooldown_hold",
-  "no_suitable_owner_spill",
-  "fallback_existing_owner",
-  "owner_ceiling_hold",
-  "no_safe_spill_hold",
-  "excluded_owner_spill",
-  "excluded_owner_cooldown_hold",
-  // cache_aware, around a seed.
-  "seed_cooldown_owner_hold",
-  "seed_cooldown_excluded_owner_block",
-  "active_distribution_seed_hold",
-  "successful_distribution_seed_cooldown_hold",
-  "failed_distribution_seed_hold",
-  "failed_distribution_seed_block",
-  "distribution_seed_missing_owner_block",
+  ...REPLICATION_RESULTS,
   "leased_worker_block",
 ] as const;
 export type SelectionResult = (typeof SELECTION_RESULTS)[number];

@@ -40,28 +40,27 @@ export function planPressure(
   telemetry: TelemetryStore | undefined,
   now: MonotonicMs,
 ): PressurePlan | undefined {
-  const entries: TelemetryEntry[] = [];
+  const readings = new Map<Worker, Reading>();
   let slotsKnown = true;
   for (const worker of workers) {
     const entry = freshEntry(telemetry, worker, now);
-    if (entry === undefined || pressureOf(entry.sample) === undefined) return undefined;
-    entries.push(entry);
+    const pressure = entry === undefined ? undefined : pressureOf(entry.sample);
+    if (entry === undefined || pressure === undefined) return undefined;
+    readings.set(worker, { pressure, waiting: entry.load.waiting, entry });
     slotsKnown &&= entry.load.maxRunning !== undefined;
   }
-  const readings = new Map<Worker, Reading>();
-  for (const [index, worker] of workers.entries()) {
-    const entry = entries[index];
-    if (entry === undefined) continue;
-    const reported = pressureOf(entry.sample) ?? 0;
-    const pressure = slotsKnown ? Math.max(reported, occupancy(worker, entry)) : reported;
-    readings.set(worker, { pressure, waiting: entry.load.waiting });
+  if (slotsKnown) {
+    for (const [worker, reading] of readings) {
+      reading.pressure = Math.max(reading.pressure, occupancy(worker, reading.entry));
+    }
   }
   return new PressurePlan(workers, readings);
 }
 
 interface Reading {
-  readonly pressure: number;
+  pressure: number;
   readonly waiting: number;
+  readonly entry: TelemetryEntry;
 }
 
 export class PressurePlan {

@@ -4,31 +4,13 @@
 
 import { Counter, Histogram, type Registry } from "prom-client";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
-import type { SelectionResult } from "../../core/selection/decision.js";
+import { REPLICATION_RESULTS, type SelectionResult } from "../../core/selection/decision.js";
 import type { WorkerSelector } from "../../core/selection/selector.js";
 import type { WorkerRegistry } from "../../core/workers/registry.js";
 import { gauge } from "./gauges.js";
 import type { LabelCap } from "./label-cap.js";
 
-/** Results that say who holds a prefix, or who is to hold it next. */
-const REPLICATION_RESULTS: ReadonlySet<SelectionResult> = new Set<SelectionResult>([
-  "cached_owner_hold",
-  "owner_pressure_spill",
-  "spill_cooldown_hold",
-  "no_suitable_owner_spill",
-  "fallback_existing_owner",
-  "owner_ceiling_hold",
-  "no_safe_spill_hold",
-  "excluded_owner_spill",
-  "excluded_owner_cooldown_hold",
-  "seed_cooldown_owner_hold",
-  "seed_cooldown_excluded_owner_block",
-  "active_distribution_seed_hold",
-  "successful_distribution_seed_cooldown_hold",
-  "failed_distribution_seed_hold",
-  "failed_distribution_seed_block",
-  "distribution_seed_missing_owner_block",
-]);
+const REPLICATION: ReadonlySet<SelectionResult> = new Set(REPLICATION_RESULTS);
 
 const OWNER_BUCKETS = [0, 1, 2, 3, 4, 6, 8, 12, 16, 32];
 
@@ -99,7 +81,7 @@ export class SelectionMetrics {
     const { result, engineLoad, owners } = selection;
     const model = this.#models.value(name);
     if (engineLoad !== undefined) this.#engine.inc({ result: engineLoad });
-    if (REPLICATION_RESULTS.has(result)) {
+    if (REPLICATION.has(result)) {
       this.#replication.inc({ model, result });
       this.#owners.observe({ model }, owners);
     }

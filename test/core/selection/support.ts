@@ -19,6 +19,7 @@ import { WorkerRegistry } from "../../../extproc/core/workers/registry.js";
 import { TelemetryStore } from "../../../extproc/core/workers/telemetry-store.js";
 import type { RankSample, WorkerSample } from "../../../extproc/core/workers/telemetry.js";
 import type { Worker } from "../../../extproc/core/workers/worker.js";
+import { DEFAULTS } from "../../../extproc/edge/config/defaults.js";
 import { BREAKER, HEALTH, workerConfig, type WorkerSketch } from "../../support/workers.js";
 
 export const DEMO = modelId("demo");
@@ -27,19 +28,8 @@ const START = monotonicMs(1_000_000);
 
 /** The documented defaults, with blocks small enough to write prompts by hand. */
 const SELECTION: SelectionConfig = {
-  cache_threshold: 0.3,
-  balance_abs_threshold: 64,
-  balance_reserved_threshold: 32_768,
-  balance_rel_threshold: 1.5,
-  balance_token_usage_threshold: 1,
-  overload_token_usage_threshold: 1,
-  engine_load: false,
-  fallback_output_token_estimate: 4096,
-  max_cached_owners_per_prefix: 0,
-  cache_owner_spill_cooldown_secs: 0,
+  ...DEFAULTS.selection,
   max_tree_size: 1_048_576,
-  eviction_interval_secs: 60,
-  committed_ttl_s: 600,
   block_chars: 4,
   block_size: 4,
   max_prefix_blocks: 16,
