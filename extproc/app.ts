@@ -1,7 +1,6 @@
 // The composition root: builds the core and its edges from a frozen configuration, connects them,
 // starts them and stops them. The command line and the tests use it alike. Nothing is decided here.
 
-import { removeUpstream, ROUTE_HEADER } from "./core/identity/control-headers.js";
 import type { ListenAddress, WeirConfig } from "./core/model/config.js";
 import { after } from "./core/model/time.js";
 import { assembleCore, type Core } from "./core/request/assembly.js";
@@ -16,11 +15,9 @@ import type { KvFeeds } from "./edge/engines/kv-feeds.js";
 import { createKvFollowing } from "./edge/engines/kv-following.js";
 import type { LoadPoller } from "./edge/engines/load-poller.js";
 import { createTelemetryPolling } from "./edge/engines/telemetry-polling.js";
-import { createWireCodec, type CreateCodec } from "./edge/envoy/codec.js";
-import { EvidenceReader } from "./edge/envoy/evidence.js";
-import { GrpcTransport } from "./edge/envoy/grpc-transport.js";
-import { Session } from "./edge/envoy/session.js";
-import type { OpenExchange, Transport } from "./edge/envoy/transport.js";
+import type { CreateCodec } from "./edge/envoy/codec.js";
+import { createTransport, type CreateTransport } from "./edge/envoy/create-transport.js";
+import type { Transport } from "./edge/envoy/transport.js";
 import { ChangeWait } from "./edge/runtime/change-wait.js";
 import { DeadlineTimer, now } from "./edge/runtime/clock.js";
 import type { DeferredQueue } from "./edge/runtime/deferred-queue.js";
@@ -30,10 +27,9 @@ import { modelLabels, tenantLabels } from "./edge/telemetry/label-cap.js";
 import { RateLimitedLog, type Log } from "./edge/telemetry/log.js";
 import { Metrics } from "./edge/telemetry/metrics.js";
 import { createMetricsRegistry, metricsPage } from "./edge/telemetry/metrics-registry.js";
+import { observeCore } from "./edge/telemetry/observe-core.js";
 import { settlementRecords } from "./edge/telemetry/settlement-records.js";
 
-/** Room for the framing of a request body above the body limit: Envoy's own limit stands 1 MiB above it. */
-const MESSAGE_OVERHEAD_BYTES = 2 * 1024 * 1024;
 /** Repeated complaints appear in the log at most this often. */
 const COMPLAINT_PERIOD_MS = 10_000;
 /** When the desk is looked at again after a fault on the way. */
@@ -52,7 +48,7 @@ export interface AppOptions {
   /** Export the runtime's own metrics too. */
   readonly processMetrics?: boolean;
   /** Another way to serve ext_proc; the default is gRPC over HTTP/2. */
-  readonly transport?: (open: OpenExchange, maxReceiveBytes: number) => Transport;
+  readonly transport?: CreateTransport;
   /** Another codec, for comparison; the default is Weir's own. */
   readonly createCodec?: CreateCodec;
   /** Hears every settlement, for tests. */
@@ -141,7 +137,7 @@ export class App {
     });
     this.desk = core.desk;
     this.workers = core.workers;
-    this.#observe(core);
+    observeCore(this.#metrics, core, now);
     this.#poller = this.#createPolling(core);
     this.#kvFeeds = this.#createFollowing(core);
     this.#sweeper = new Sweeper(core.selector.sweepPeriodMs, () => core.selector.sweep(now()));
@@ -156,7 +152,14 @@ export class App {
         this.#publishReadiness();
       },
     });
-    this.#transport = this.#createTransport();
+    this.#transport = createTransport({
+      ...{ config, log, now },
+      desk: this.desk,
+      complaints: this.#complaints,
+      onFault: this.#fault,
+      createTransport: options.transport,
+      createCodec: options.createCodec,
+    });
     this.#admin = this.#createAdmin(core);
   }
 
@@ -238,28 +241,6 @@ export class App {
     };
   }
 
-  #observe(core: Core): void {
-    const { feedback, planner } = core;
-    this.#metrics.observe({
-      partitions: () => this.desk.partitions(now()),
-      capacity: () => core.slots().fleet,
-      workers: this.workers,
-      ledger: core.ledger,
-      counts: () => this.desk.counts,
-      now,
-    });
-    this.#metrics.selection.observe({ selector: core.selector, workers: this.workers });
-    this.#metrics.credits.observe(core.credits, () => this.desk.partitions(now()));
-    if (feedback === undefined) return;
-    this.#metrics.feedback.observe({
-      controller: feedback,
-      slots: core.slots,
-      workerUrls: () => Array.from(this.workers.all(), ({ identity }) => identity.url),
-      orphansAt: (url) => planner.orphansAt(url, now()),
-      now,
-    });
-  }
-
   #createPolling({ telemetry, planner }: Core): LoadPoller | undefined {
     const { config, log, seed } = this.#options;
     if (telemetry === undefined) return undefined;
@@ -300,32 +281,6 @@ export class App {
         log,
         complaints: this.#complaints,
       },
-    );
-  }
-
-  #createTransport(): Transport {
-    const { config, log, createCodec = createWireCodec } = this.#options;
-    const deps = {
-      desk: this.desk,
-      evidence: new EvidenceReader({
-        identityMetadata: config.envoy.identity_metadata,
-        peers: config.trust.peers,
-      }),
-      codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
-      now,
-      decodeMaxBytes: config.settlement.decode_max_bytes,
-      onFault: this.#fault,
-      onMissingAttributes: () => {
-        this.#complaints.once("attributes", () => {
-          log.warn("Envoy sends no response attributes: add response_attributes to its filter");
-        });
-      },
-    };
-    const open: OpenExchange = (exchange) => new Session(deps, exchange);
-    const maxReceiveBytes = config.limits.body_limit_bytes + MESSAGE_OVERHEAD_BYTES;
-    return (
-      this.#options.transport?.(open, maxReceiveBytes) ??
-      new GrpcTransport(open, { maxReceiveBytes })
     );
   }
 

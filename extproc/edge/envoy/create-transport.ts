@@ -1,0 +1,57 @@
+// Puts the way in from Envoy together: a session for each stream, and the transport that carries the
+// streams.
+
+import { removeUpstream, ROUTE_HEADER } from "../../core/identity/control-headers.js";
+import type { WeirConfig } from "../../core/model/config.js";
+import type { MonotonicMs } from "../../core/model/time.js";
+import type { RequestDesk } from "../../core/request/request-desk.js";
+import type { Log, RateLimitedLog } from "../telemetry/log.js";
+import { createWireCodec, type CreateCodec } from "./codec.js";
+import { EvidenceReader } from "./evidence.js";
+import { GrpcTransport } from "./grpc-transport.js";
+import { Session } from "./session.js";
+import type { OpenExchange, Transport } from "./transport.js";
+
+/** Room for the framing of a request body above the body limit: Envoy's own limit stands 1 MiB above it. */
+const MESSAGE_OVERHEAD_BYTES = 2 * 1024 * 1024;
+
+/** Another way to serve ext_proc. */
+export type CreateTransport = (open: OpenExchange, maxReceiveBytes: number) => Transport;
+
+export interface TransportParts {
+  readonly config: WeirConfig;
+  readonly desk: RequestDesk;
+  readonly now: () => MonotonicMs;
+  readonly onFault: (error: unknown) => void;
+  readonly log: Log;
+  readonly complaints: RateLimitedLog;
+  /** The default is gRPC over HTTP/2. */
+  readonly createTransport?: CreateTransport | undefined;
+  /** The default is Weir's own codec. */
+  readonly createCodec?: CreateCodec | undefined;
+}
+
+export function createTransport(parts: TransportParts): Transport {
+  const { config, log, complaints, createCodec = createWireCodec } = parts;
+  const deps = {
+    desk: parts.desk,
+    evidence: new EvidenceReader({
+      identityMetadata: config.envoy.identity_metadata,
+      peers: config.trust.peers,
+    }),
+    codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
+    now: parts.now,
+    decodeMaxBytes: config.settlement.decode_max_bytes,
+    onFault: parts.onFault,
+    onMissingAttributes: () => {
+      complaints.once("attributes", () => {
+        log.warn("Envoy sends no response attributes: add response_attributes to its filter");
+      });
+    },
+  };
+  const open: OpenExchange = (exchange) => new Session(deps, exchange);
+  const maxReceiveBytes = config.limits.body_limit_bytes + MESSAGE_OVERHEAD_BYTES;
+  return (
+    parts.createTransport?.(open, maxReceiveBytes) ?? new GrpcTransport(open, { maxReceiveBytes })
+  );
+}

@@ -1,0 +1,28 @@
+// Connects the gauges with the parts of the core that they read.
+
+import type { Core } from "../../core/request/assembly.js";
+import type { MonotonicMs } from "../../core/model/time.js";
+import type { Metrics } from "./metrics.js";
+
+/** To be called once, when the core exists. */
+export function observeCore(metrics: Metrics, core: Core, now: () => MonotonicMs): void {
+  const { desk, workers, feedback, planner, selector, slots } = core;
+  metrics.observe({
+    partitions: () => desk.partitions(now()),
+    capacity: () => slots().fleet,
+    workers,
+    ledger: core.ledger,
+    counts: () => desk.counts,
+    now,
+  });
+  metrics.selection.observe({ selector, workers });
+  metrics.credits.observe(core.credits, () => desk.partitions(now()));
+  if (feedback === undefined) return;
+  metrics.feedback.observe({
+    controller: feedback,
+    slots,
+    workerUrls: () => Array.from(workers.all(), ({ identity }) => identity.url),
+    orphansAt: (url) => planner.orphansAt(url, now()),
+    now,
+  });
+}
