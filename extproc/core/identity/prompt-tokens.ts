@@ -28,6 +28,8 @@ export interface TokenPrompt {
   readonly tokens: Uint32Array;
   /** Tokens of all prompts. */
   readonly count: number;
+  /** Undefined when not all were looked at. */
+  readonly prompts: number | undefined;
 }
 
 /**
@@ -46,11 +48,12 @@ export function readTokens(
   const read = bytes[inner] === OPEN_BRACKET ? reader.readArrays() : reader.readArray();
   if (!read) return undefined;
   const { at, count } = reader;
-  if (!reader.usedUp()) return { tokens: reader.tokens(), count };
+  const prompts = reader.prompts;
+  if (!reader.usedUp()) return { tokens: reader.tokens(), count, prompts };
   // What is shorter than a usual token is brackets and blanks.
   const bytesPerToken = count === 0 ? BYTES_PER_TOKEN : (at - array.start) / count;
   const behind = Math.floor(Math.max(0, array.end - 1 - at) / bytesPerToken);
-  return { tokens: reader.tokens(), count: count + behind };
+  return { tokens: reader.tokens(), count: count + behind, prompts };
 }
 
 class TokenReader {
@@ -61,6 +64,7 @@ class TokenReader {
   #maxTokens: number;
   at: number;
   count = 0;
+  #arrays: number | undefined;
 
   constructor(bytes: Uint8Array, array: Span, maxTokens: number, looks: number) {
     this.#bytes = bytes;
@@ -86,13 +90,21 @@ class TokenReader {
     return at;
   }
 
+  /** Prompts; one for an array of tokens, however long it is. */
+  get prompts(): number | undefined {
+    const isKnown = !this.usedUp() || (this.#arrays === undefined && this.count > 0);
+    return isKnown ? (this.#arrays ?? 1) : undefined;
+  }
+
   /** Reads arrays until their array ends or the looks are used up; false when it is no prompt. */
   readArrays(): boolean {
     const bytes = this.#bytes;
+    this.#arrays = 0;
     do {
       this.at = this.blanks(this.at + 1);
       if (this.usedUp()) return true;
       if (bytes[this.at] !== OPEN_BRACKET || !this.readArray()) return false;
+      this.#arrays += 1;
       this.#maxTokens = this.#kept.length;
       this.#looks -= 1;
       this.at = this.blanks(this.at);

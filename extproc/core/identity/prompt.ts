@@ -21,7 +21,7 @@ import { looksLikeData, writeJson, writeMedia, writeUncounted } from "./prompt-j
 import { MessageRenderer } from "./prompt-messages.js";
 import { PROMPT_STEPS_MAX, PromptScan } from "./prompt-scan.js";
 import { PROMPT_NAMES, SECTIONS, type Section, type SectionKind } from "./prompt-sections.js";
-import { readTokens, TOKENS_READ_MAX } from "./prompt-tokens.js";
+import { readTokens, TOKENS_READ_MAX, type TokenPrompt } from "./prompt-tokens.js";
 import { CLOSE, OPEN, PromptWriter, VALUE } from "./prompt-writer.js";
 
 export type PromptContent =
@@ -31,6 +31,7 @@ export type PromptContent =
       readonly text: string;
       /** A quarter of the bytes of all text, rounded up, at least 1. */
       readonly inputTokens: number;
+      readonly prompts: number | undefined;
     }
   | {
       readonly kind: "tokens";
@@ -38,6 +39,8 @@ export type PromptContent =
       readonly tokens: Uint32Array;
       /** Of all prompts in the body, at least 1. */
       readonly inputTokens: number;
+      /** Prompts in the body, each of which gets an answer; undefined when it took too much to count. */
+      readonly prompts: number | undefined;
     };
 
 export interface PromptLimits {
@@ -81,7 +84,7 @@ export function readPrompt(
     if (value === undefined || isAbsent(scan, section.kind, value)) continue;
     if (section.kind === "prompt" && isTokens(scan, value)) {
       const read = readTokens(body, value, limits.maxTokens, TOKENS_READ_MAX * share);
-      return read && reader.tokens(read.tokens, Math.max(1, read.count));
+      return read && reader.tokens(read);
     }
     const complete = reader.read(section.kind, section.key, value);
     reader.countUnread(value);
@@ -95,6 +98,7 @@ class PromptReader {
   readonly #writer: PromptWriter;
   readonly #renderer: MessageRenderer;
   #hasState = false;
+  #prompts: number | undefined = 1;
 
   constructor(scan: PromptScan, maxChars: number) {
     this.#scan = scan;
@@ -154,27 +158,32 @@ class PromptReader {
 
   content(): PromptContent {
     const { text, textBytes } = this.#writer;
-    return { kind: "text", text, inputTokens: Math.max(1, Math.ceil(textBytes / BYTES_PER_TOKEN)) };
+    const inputTokens = Math.max(1, Math.ceil(textBytes / BYTES_PER_TOKEN));
+    return { kind: "text", text, inputTokens, prompts: this.#prompts };
   }
 
   /** Token ids; as text behind a state or media, because equal ids are another prompt there. */
-  tokens(tokens: Uint32Array, inputTokens: number): PromptContent {
-    if (!this.#hasState) return { kind: "tokens", tokens, inputTokens };
+  tokens({ tokens, count, prompts }: TokenPrompt): PromptContent {
+    const inputTokens = Math.max(1, count);
+    if (!this.#hasState) return { kind: "tokens", tokens, inputTokens, prompts };
     this.#writer.mark(`${OPEN}tokens${VALUE}${tokens.join(",")}`);
-    return { kind: "text", text: this.#writer.text, inputTokens };
+    return { kind: "text", text: this.#writer.text, inputTokens, prompts };
   }
 
   /** Several prompts at once: the first is the prompt, all of them are text. */
   #batch(prompts: Span): boolean {
     const scan = this.#scan;
     const isText = scan.bytes[scan.blanks(prompts.start + 1)] === QUOTE;
+    let count = 0;
     scan.each(prompts, (start, index) => {
+      count = index + 1;
       const value = scan.valueAt(start);
       if (!scan.startsWith(value, QUOTE)) return value.end;
       if (index === 0) this.#renderer.text(value);
       else this.#writer.count(value.end - value.start - 2);
       return value.end;
     });
+    this.#prompts = scan.stoppedAt === undefined ? count : undefined;
     return isText || scan.stoppedAt !== undefined;
   }
 

@@ -38,6 +38,8 @@ export interface HashedPrompt {
   readonly tokens: Uint32Array | undefined;
   /** Of the whole prompt, 1 or more. */
   readonly inputTokens: number;
+  /** Prompts that came with it, itself included; undefined when they could not be counted. */
+  readonly prompts: number | undefined;
 }
 
 /** A prompt as the indexes know prompts. */
@@ -80,16 +82,24 @@ export class OwnershipLookup {
   hash(model: ModelId, ownership: OwnershipSource, prompt: PromptContent): HashedPrompt {
     const { hasher, selection } = this.#options;
     const { block_chars, block_size, max_prefix_blocks: maxBlocks } = selection;
-    const { inputTokens } = prompt;
+    const { inputTokens, prompts } = prompt;
     if (prompt.kind === "text") {
       const keys = hasher.text(model, prompt.text, block_chars, maxBlocks);
       const length = Math.min(prompt.text.length, block_chars * maxBlocks);
-      return { model, keys, length, blockLength: block_chars, tokens: undefined, inputTokens };
+      return {
+        model,
+        keys,
+        length,
+        blockLength: block_chars,
+        tokens: undefined,
+        inputTokens,
+        prompts,
+      };
     }
     const keys = hasher.tokens(model, prompt.tokens, block_size, maxBlocks);
     const length = Math.min(prompt.tokens.length, block_size * maxBlocks);
     const tokens = ownership === "events" ? prompt.tokens : undefined;
-    return { model, keys, length, blockLength: block_size, tokens, inputTokens };
+    return { model, keys, length, blockLength: block_size, tokens, inputTokens, prompts };
   }
 
   /** The prefix of a prompt; undefined when it has no full block. O(blocks). */

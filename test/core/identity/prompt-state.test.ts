@@ -121,6 +121,7 @@ describe("identity/prompt: state", () => {
       kind: "text",
       text: `${OPEN}cache_salt${VALUE}"a"${CLOSE}${OPEN}tokens${VALUE}1,23`,
       inputTokens: 3,
+      prompts: 2,
     });
     expect(read("completions", { prompt: [1, -1], cache_salt: "a" })).to.equal(undefined);
   });

@@ -12,8 +12,17 @@ function read(text: string, maxTokens = 1_000_000): TokenPrompt | undefined {
   return readTokens(bytes, { start: 0, end: bytes.length }, maxTokens);
 }
 
-function found(tokens: readonly number[], count = tokens.length): TokenPrompt {
-  return { tokens: Uint32Array.from(tokens), count };
+function found(
+  tokens: readonly number[],
+  count = tokens.length,
+  prompts: number | undefined = 1,
+): TokenPrompt {
+  return { tokens: Uint32Array.from(tokens), count, prompts };
+}
+
+/** Of an array of which not enough was looked at. */
+function uncounted(tokens: readonly number[], count: number): TokenPrompt {
+  return { tokens: Uint32Array.from(tokens), count, prompts: undefined };
 }
 
 describe("identity/prompt-tokens", () => {
@@ -36,15 +45,16 @@ describe("identity/prompt-tokens", () => {
   });
 
   it("keeps the first of several prompts, and counts all", () => {
-    expect(read("[[1,2],[3,4,5],[]]")).to.deep.equal(found([1, 2], 5));
-    expect(read("[ [ 1 ] , [ 2 ] ]")).to.deep.equal(found([1], 2));
-    expect(read("[[],[3]]")).to.deep.equal(found([], 1));
+    expect(read("[[1,2],[3,4,5],[]]")).to.deep.equal(found([1, 2], 5, 3));
+    expect(read("[ [ 1 ] , [ 2 ] ]")).to.deep.equal(found([1], 2, 2));
+    expect(read("[[],[3]]")).to.deep.equal(found([], 1, 2));
   });
 
   it("cuts at the limit and counts on", () => {
     expect(read("[1,2,3,4]", 4)).to.deep.equal(found([1, 2, 3, 4]));
     expect(read("[1,2,3,4]", 3)).to.deep.equal(found([1, 2, 3], 4));
-    expect(read("[[1,2,3],[4]]", 2)).to.deep.equal(found([1, 2], 4));
+    expect(read("[[1,2,3],[4]]", 2)).to.deep.equal(found([1, 2], 4, 2));
+    expect(read("[[1]]", 2)).to.deep.equal(found([1], 1, 1));
     expect(read("[1,2]", 0)).to.deep.equal(found([], 2));
   });
 
@@ -63,7 +73,7 @@ describe("identity/prompt-tokens", () => {
   it("counts an array as a look, so that a million of them are bounded as well", () => {
     const arrays = (count: number): string => Array.from({ length: count }, () => "[1]").join(",");
     // Two looks each: half as many arrays are read, the rest is estimated at four bytes a token.
-    expect(read(`[${arrays(1_000_000)}]`, 5)).to.deep.equal(found([1], 1_000_000));
+    expect(read(`[${arrays(1_000_000)}]`, 5)).to.deep.equal(uncounted([1], 1_000_000));
     expect(read(`[${arrays(TOKENS_READ_MAX / 2 - 1)},[x]]`)).to.equal(undefined);
     expect(read(`[${arrays(TOKENS_READ_MAX / 2)},[x]]`)).to.not.equal(undefined);
     expect(read(`[[]${",[]".repeat(300_000)}]`)?.tokens.length).to.equal(0);
@@ -78,9 +88,9 @@ describe("identity/prompt-tokens", () => {
       readTokens(utf8(text), { start: 0, end: text.length }, 5, 10);
     expect(of(`[${" ".repeat(78)}1]`)).to.deep.equal(found([1]));
     // Two bytes, the token and its bracket, are a quarter of a token each.
-    expect(of(past)).to.deep.equal(found([], 0));
+    expect(of(past)).to.deep.equal(uncounted([], 0));
     expect(of(within)?.tokens.length).to.equal(0);
-    expect(of(`[${" ".repeat(480)}1]`)).to.deep.equal(found([], 100));
+    expect(of(`[${" ".repeat(480)}1]`)).to.deep.equal(uncounted([], 100));
     // Nine bytes a token up to where the blanks end the reading.
     expect(of(`[1,2,${" ".repeat(200)}3]`)?.tokens).to.deep.equal(Uint32Array.of(1, 2));
   });

@@ -82,18 +82,33 @@ describe("identity/prompt", () => {
           kind: "text",
           text: "Once upon",
           inputTokens: 3,
+          prompts: 1,
         });
         expect(read(endpoint, { [key]: ["Once upon", "a time"] })).to.deep.equal({
           kind: "text",
           text: "Once upon",
           inputTokens: 4,
+          prompts: 2,
         });
         expect(read(endpoint, { [key]: "" })).to.deep.equal({
           kind: "text",
           text: "",
           inputTokens: 1,
+          prompts: 1,
         });
       }
+    });
+
+    it("counts the prompts of a body, and says nothing of a number that takes too much to find", () => {
+      const prompts = (endpoint: Endpoint, body: unknown): number | undefined =>
+        read(endpoint, body)?.prompts;
+      expect(prompts("chat", chat(user("a"), user("b")))).to.equal(1);
+      expect(prompts("completions", { prompt: ["a"] })).to.equal(1);
+      expect(prompts("completions", { prompt: ["a", "b", "c"] })).to.equal(3);
+      expect(prompts("completions", { prompt: [[1]] })).to.equal(1);
+      expect(prompts("generate", { input_ids: [[1], [2]] })).to.equal(2);
+      const texts = Array.from({ length: PROMPT_STEPS_MAX + 1 }, () => "a");
+      expect(prompts("completions", { prompt: texts })).to.equal(undefined);
     });
 
     it("takes token ids", () => {
@@ -102,11 +117,13 @@ describe("identity/prompt", () => {
         kind: "tokens",
         tokens: Uint32Array.of(1, 2, 4294967295),
         inputTokens: 3,
+        prompts: 1,
       });
       expect(read("generate", { input_ids: [[1, 2], [3]] })).to.deep.equal({
         kind: "tokens",
         tokens: Uint32Array.of(1, 2),
         inputTokens: 3,
+        prompts: 2,
       });
     });
 
@@ -119,6 +136,7 @@ describe("identity/prompt", () => {
         kind: "text",
         text: `${media}${OPEN}tokens${VALUE}1,23`,
         inputTokens: 2,
+        prompts: 1,
       });
       expect(read("generate", { input_ids: [1], image_data: [] })?.kind).to.equal("tokens");
       expect(read("generate", { input_ids: [1], image_data: null })?.kind).to.equal("tokens");
@@ -328,6 +346,7 @@ describe("identity/prompt", () => {
           kind: "text",
           text: whole.slice(0, cut),
           inputTokens: 501,
+          prompts: 1,
         });
       }
     });
@@ -359,6 +378,7 @@ describe("identity/prompt", () => {
         kind: "text",
         text: message("user", "abc").repeat(fitting),
         inputTokens: Math.ceil((fitting * 3) / 4),
+        prompts: 1,
       });
       const past = read("chat", body(fitting + 1));
       expect(past?.kind === "text" && past.text).to.equal(message("user", "abc").repeat(fitting));

@@ -39,13 +39,18 @@ export const url = (index: number): string => `http://127.0.0.1:${String(8100 + 
 
 /** A text prompt; a block of it is four characters. */
 export function text(value: string): PromptContent {
-  return { kind: "text", text: value, inputTokens: Math.max(1, Math.ceil(value.length / 4)) };
+  return {
+    kind: "text",
+    text: value,
+    inputTokens: Math.max(1, Math.ceil(value.length / 4)),
+    prompts: 1,
+  };
 }
 
 /** A prompt of the tokens `from`..`to`. */
 export function tokens(from: number, to: number): PromptContent {
   const ids = Uint32Array.from({ length: to - from + 1 }, (_, index) => from + index);
-  return { kind: "tokens", tokens: ids, inputTokens: ids.length };
+  return { kind: "tokens", tokens: ids, inputTokens: ids.length, prompts: 1 };
 }
 
 export function rank(tokenUsage: number, over: Partial<RankSample> = {}): Omit<RankSample, "rank"> {
