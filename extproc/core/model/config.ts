@@ -223,6 +223,18 @@ export interface CreditsConfig {
   readonly service_key: ApiKeySource | undefined;
 }
 
+/** Guarded seeding: a refused request may make a clean worker an owner of its prefix, one at a time. */
+export interface SeedingConfig {
+  /** Partitions that seed; names are compared exactly. */
+  readonly partitions: readonly PartitionName[];
+  /** Seeds under way in one partition, 0 or 1; 0 = off. */
+  readonly seed_cap: number;
+  /** What gives a request the right to seed: its redeemed credit, or every grant of the fair queue. */
+  readonly proof_source: "credits" | "scheduler";
+  /** Bytes of a seed's answer that are read before the seed counts as failed. */
+  readonly seed_response_max_bytes: number;
+}
+
 export interface SettlementConfig {
   /** Decoded bytes of one compressed answer that are read before its usage counts as missing. */
   readonly decode_max_bytes: number;
@@ -267,6 +279,7 @@ export interface WeirConfig {
   readonly adaptive_admission: AdaptiveAdmissionConfig;
   readonly selection: SelectionConfig;
   readonly credits: CreditsConfig;
+  readonly seeding: SeedingConfig;
   readonly settlement: SettlementConfig;
   readonly health: HealthConfig;
   readonly breaker: BreakerConfig;

@@ -151,6 +151,15 @@ export const DEFAULTS = {
     // Allocator and ordinary requests share the slots until an operator says otherwise.
     required: false,
   },
+  seeding: {
+    // Off: nothing is sent past a refusal until an operator has named where.
+    partitions: [],
+    seed_cap: 0,
+    // An allocator decides which request may seed; without one, `scheduler` lets every request try.
+    proof_source: "credits",
+    // The longest answers of chat models are a tenth of it.
+    seed_response_max_bytes: 4_194_304,
+  },
   settlement: {
     // An answer of 64 MiB of JSON holds far more tokens than any engine makes in one request.
     decode_max_bytes: 67_108_864,

@@ -1,14 +1,15 @@
 // The way out that `scheduler.fallback_to_limiter` opens: when nothing is wrong with a file but what
 // the scheduler alone is built from, Weir starts with the plain limiter instead of not at all. The
 // faulty keys are left out as a whole; a half-read scheduler would be worse than none. Where the slots
-// were to follow the engines, or an allocator was to take them, there is no way out, because the limiter
-// can do neither.
+// were to follow the engines, an allocator was to take them, or refused requests were to seed, there is no
+// way out, because the limiter can do none of it.
 
 import type { Draft } from "./draft.js";
 import { isMapping } from "./overrides.js";
 import type { Finding } from "./problem.js";
 import { wantsAdaptiveCapacity } from "./rules-adaptive-admission.js";
 import { wantsCredits } from "./rules-credits.js";
+import { wantsSeeding } from "./rules-seeding.js";
 
 /** Keys of the section `scheduler` that the limiter does not need. */
 const SCHEDULER_ONLY: readonly string[] = [
@@ -30,7 +31,7 @@ export const FALLBACK_NOTE =
 export function limiterInstead(root: unknown, draft: Draft, findings: readonly Finding[]): unknown {
   const { scheduler } = draft;
   if (scheduler?.fallback_to_limiter !== true || scheduler.enabled !== true) return undefined;
-  if (wantsAdaptiveCapacity(draft) || wantsCredits(draft)) return undefined;
+  if (wantsAdaptiveCapacity(draft) || wantsCredits(draft) || wantsSeeding(draft)) return undefined;
   const all = findings.every(
     ({ path: [section, key] }) =>
       section === "scheduler" && typeof key === "string" && SCHEDULER_ONLY.includes(key),

@@ -32,14 +32,15 @@ export function adaptiveAdmissionConfig(
   };
 }
 
-/** `auto` is on where `true` would be allowed. */
+/** `auto` is on where `true` would be allowed: with seeds, slots stay as they are configured. */
 export function adaptiveCapacity(
   scheduler: FileConfig["scheduler"],
   mode: AdaptiveAdmissionMode,
+  seedCap: number,
 ): boolean {
   if (scheduler.adaptive_capacity !== "auto") return scheduler.adaptive_capacity;
   const hasPartitions = Object.keys(scheduler.admission_partitions).length > 0;
-  return scheduler.enabled && mode === "enforce" && hasPartitions;
+  return scheduler.enabled && mode === "enforce" && hasPartitions && seedCap === 0;
 }
 
 /** Where the key of a worker is found; undefined = its engine wants none. */

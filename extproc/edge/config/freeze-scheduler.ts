@@ -21,6 +21,7 @@ type SchedulerSection = FileConfig["scheduler"];
 export function schedulerConfig(
   section: SchedulerSection,
   mode: AdaptiveAdmissionMode,
+  seedCap: number,
 ): SchedulerConfig {
   const slots = section.max_concurrent_requests;
   return {
@@ -45,7 +46,7 @@ export function schedulerConfig(
     rate_limit_tokens_per_second: section.rate_limit_tokens_per_second,
     admission_partitions: section.enabled ? partitionConfigs(section) : new Map(),
     default_admission_partition: partitionName(section.default_admission_partition),
-    adaptive_capacity: adaptiveCapacity(section, mode),
+    adaptive_capacity: adaptiveCapacity(section, mode, seedCap),
   };
 }
 

@@ -20,13 +20,15 @@ import { creditsConfig } from "./freeze-credits.js";
 import { fairShareConfig } from "./freeze-fair-share.js";
 import { kvEventsConfig } from "./freeze-selection.js";
 import { schedulerConfig } from "./freeze-scheduler.js";
+import { seedingConfig } from "./freeze-seeding.js";
 import type { FileConfig } from "./schema.js";
 
 /** The configuration of the process, frozen to its leaves. */
 export function freezeConfig(file: FileConfig): WeirConfig {
   const { trust } = file;
   const adaptive_admission = adaptiveAdmissionConfig(file.adaptive_admission);
-  const scheduler = schedulerConfig(file.scheduler, adaptive_admission.mode);
+  const seeding = seedingConfig(file.seeding);
+  const scheduler = schedulerConfig(file.scheduler, adaptive_admission.mode, seeding.seed_cap);
   const intervalSecs = file.adaptive_admission.load_monitor_interval_secs;
   return deepFreeze<WeirConfig>({
     listen: { ext_proc: address(file.listen.ext_proc) },
@@ -52,6 +54,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
     adaptive_admission,
     selection: file.selection,
     credits: creditsConfig(file.credits),
+    seeding,
     settlement: { decode_max_bytes: file.settlement.decode_max_bytes },
     health: file.health,
     breaker: file.breaker,

@@ -8,13 +8,7 @@ import type { ConfigPath } from "./problem.js";
 
 type KeysByPath = Readonly<Record<string, string>>;
 
-/** Keys of parts that are not in this version, by the path of their mapping (`*` = any name). */
-const NOT_AVAILABLE: KeysByPath = {
-  "": "seeding",
-  adaptive_admission: "distribution_headroom_partitions distribution_headroom_partition_seed_cap",
-};
-
-/** Keys of the strategy `predicted_work`, listed in the same way. */
+/** Keys of the strategy `predicted_work`, by the path of their mapping (`*` = any name). */
 const NOT_BUILT: KeysByPath = {
   adaptive_admission: "work_horizon_secs prior_observations max_segments cold_start_output_tokens",
 };
@@ -34,6 +28,8 @@ const RENAMED: Readonly<Record<string, string>> = {
   trust_output_token_estimate_header: "trust.output_token_estimate",
   trust_request_model_header: "trust.request_model",
   priority_scheduler_adaptive_capacity: "scheduler.adaptive_capacity",
+  distribution_headroom_partitions: "seeding.partitions",
+  distribution_headroom_partition_seed_cap: "seeding.seed_cap",
   load_monitor_interval_secs: "adaptive_admission.load_monitor_interval_secs",
   ...SELECTION_KEYS,
   cache_aware_engine_load: "selection.engine_load",
@@ -44,7 +40,6 @@ const RENAMED: Readonly<Record<string, string>> = {
 export function explainUnknownKey(schema: z.ZodType, path: ConfigPath, key: string): string {
   const renamed = Object.hasOwn(RENAMED, key) ? RENAMED[key] : undefined;
   if (renamed !== undefined) return `is not a key here; the key is ${renamed}`;
-  if (isListed(NOT_AVAILABLE, path, key)) return `${key} is not available in this version`;
   if (isListed(NOT_BUILT, path, key)) {
     return "belongs to the strategy predicted_work, which is not built";
   }

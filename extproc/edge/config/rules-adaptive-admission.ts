@@ -5,6 +5,7 @@
 
 import type { Draft } from "./draft.js";
 import type { Finding } from "./problem.js";
+import { wantsSeeding } from "./rules-seeding.js";
 import { readAdmissionMode } from "./schema-adaptive-admission.js";
 
 /** Every broken rule; values that were refused by themselves are not asked for again. */
@@ -25,8 +26,10 @@ export function checkAdaptiveCapacity({ scheduler, adaptive_admission }: Draft):
 }
 
 /** True when the slots would follow the engines if the rest of the file were right. */
-export function wantsAdaptiveCapacity({ scheduler, adaptive_admission }: Draft): boolean {
+export function wantsAdaptiveCapacity(draft: Draft): boolean {
+  const { scheduler, adaptive_admission } = draft;
   if (scheduler === undefined || scheduler.adaptive_capacity === false) return false;
+  if (scheduler.adaptive_capacity === "auto" && wantsSeeding(draft)) return false;
   const mode = adaptive_admission?.mode;
   return (
     mode !== undefined && readAdmissionMode(mode) === "enforce" && mayHavePartitions(scheduler)

@@ -9,6 +9,7 @@ import type { Draft } from "./draft.js";
 import { formatPath } from "./problem.js";
 import type { ConfigPath, Finding } from "./problem.js";
 import { aliasOwners } from "./rules-workers.js";
+import { listWorkers } from "./worker-list.js";
 
 type WorkerDraft = NonNullable<NonNullable<Draft["workers"]>[number]>;
 
@@ -159,10 +160,8 @@ function noFeed(model: string, workers: NonNullable<Draft["workers"]>): string {
     "the one its events tell of; ";
   const serving = [...workers.entries()]
     .filter(([, worker]) => worker?.models?.includes(model))
-    .map(([index]) => `workers[${String(index)}]`);
+    .map(([index]) => index);
   if (serving.length === 0) return `${needs}no worker serves the model`;
-  const more = serving.length - LISTED_WORKERS_MAX;
-  const listed =
-    serving.slice(0, LISTED_WORKERS_MAX).join(", ") + (more > 0 ? ` and ${String(more)} more` : "");
+  const listed = listWorkers(serving, LISTED_WORKERS_MAX);
   return `${needs}none of those that serve it (${listed}) is one`;
 }

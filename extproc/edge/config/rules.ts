@@ -10,6 +10,7 @@ import { checkAdaptiveCapacity } from "./rules-adaptive-admission.js";
 import { checkCredits } from "./rules-credits.js";
 import { checkFairShare } from "./rules-fair-share.js";
 import { checkScheduler } from "./rules-scheduler.js";
+import { checkSeeding } from "./rules-seeding.js";
 import { checkSelection } from "./rules-selection.js";
 import { checkModels, checkWorkers } from "./rules-workers.js";
 
@@ -24,6 +25,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkAdaptiveCapacity(draft),
     ...checkSelection(draft),
     ...checkCredits(draft),
+    ...checkSeeding(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
   ];

@@ -12,6 +12,7 @@ import { creditsSection } from "./schema-credits.js";
 import { adminSection, envoySection, listenSection } from "./schema-envoy.js";
 import { fairShareSection } from "./schema-fair-share.js";
 import { schedulerSection, SLOTS_MAX } from "./schema-scheduler.js";
+import { seedingSection } from "./schema-seeding.js";
 import { modelSelectionKeys, selectionSection, workerKvEventsKeys } from "./schema-selection.js";
 
 /** Workers of one Weir; each costs a health check and a cluster in Envoy. */
@@ -160,6 +161,9 @@ export const configSchema = mapping({
   credits: creditsSection
     .prefault({})
     .describe("Slots that an external allocator takes ahead of its requests."),
+  seeding: seedingSection
+    .prefault({})
+    .describe("Where a refused request may make another worker hold its prefix."),
   settlement: mapping({
     decode_max_bytes: whole(65_536, 1_073_741_824)
       .default(DEFAULTS.settlement.decode_max_bytes)

@@ -6,6 +6,7 @@ import type { WeirConfig, WorkerConfig } from "../../core/model/config.js";
 import type { ModelId } from "../../core/model/ids.js";
 import type { SelectionConfig } from "../../core/model/selection-config.js";
 import { DEFAULTS } from "./defaults.js";
+import { listWorkers } from "./worker-list.js";
 
 /** Most workers one warning lists. */
 const LISTED_WORKERS_MAX = 5;
@@ -45,11 +46,9 @@ function modelWarnings({ models, workers, trust }: WeirConfig): string[] {
 function silentWorkers(model: ModelId, workers: readonly WorkerConfig[]): string[] {
   const silent = [...workers.entries()]
     .filter(([, worker]) => worker.models.includes(model) && !feeds(worker, model))
-    .map(([index]) => `workers[${String(index)}]`);
+    .map(([index]) => index);
   if (silent.length === 0) return [];
-  const more = silent.length - LISTED_WORKERS_MAX;
-  const listed =
-    silent.slice(0, LISTED_WORKERS_MAX).join(", ") + (more > 0 ? ` and ${String(more)} more` : "");
+  const listed = listWorkers(silent, LISTED_WORKERS_MAX);
   return [
     `models.${model}.ownership: events, but none tell of ${listed}, so what is cached there ` +
       "counts only where no other worker's events match",
@@ -57,7 +56,7 @@ function silentWorkers(model: ModelId, workers: readonly WorkerConfig[]): string
 }
 
 /** The events of a worker tell of its first model. */
-function feeds({ models, kv_events }: WorkerConfig, model: ModelId): boolean {
+export function feeds({ models, kv_events }: WorkerConfig, model: ModelId): boolean {
   return kv_events !== undefined && models[0] === model;
 }
 

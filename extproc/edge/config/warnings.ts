@@ -6,6 +6,7 @@ import type { FileConfig } from "./schema.js";
 import { adaptiveAdmissionWarnings } from "./warnings-adaptive-admission.js";
 import { fairShareWarnings } from "./warnings-fair-share.js";
 import { schedulerWarnings } from "./warnings-scheduler.js";
+import { seedingWarnings } from "./warnings-seeding.js";
 import { selectionWarnings } from "./warnings-selection.js";
 
 const SWITCHES = [
@@ -27,6 +28,7 @@ export function configWarnings(config: WeirConfig, file: FileConfig): string[] {
     ...fairShareWarnings(config),
     ...adaptiveAdmissionWarnings(config, file.adaptive_admission),
     ...selectionWarnings(config),
+    ...seedingWarnings(config),
   ];
 }
 

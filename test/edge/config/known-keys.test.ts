@@ -34,17 +34,6 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
     ]);
   });
 
-  it("of parts that are not in this version say so", () => {
-    const later: readonly (readonly [string, string])[] = [["seeding: {}", "seeding"]];
-    for (const [text, path] of later) {
-      const key = path.slice(path.lastIndexOf(".") + 1);
-      const problems = problemsOf(`${WORKER}${text}\n`);
-      expect(problems, text).to.have.length(1);
-      expect(problems[0]).to.match(/^weir\.yaml:3:/);
-      expect(problems[0]).to.contain(` ${path}: ${key} is not available in this version`);
-    }
-  });
-
   it("values of parts that are not in this version say so, and the only value is taken", () => {
     const values: readonly (readonly [string, string, string, string])[] = [
       ["settlement", "stream_usage", "inject", "observe"],
