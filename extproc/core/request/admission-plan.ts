@@ -12,6 +12,7 @@ import { readShape, type RequestShape } from "../identity/shape.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { AdmissionAsk } from "../scheduler/admission.js";
+import type { AdmissionProof } from "../scheduler/admission-proof.js";
 import { creditPlace } from "./credit-place.js";
 import type { RequestHead } from "./heads.js";
 import type { SelectionQuery } from "../selection/decision.js";
@@ -54,6 +55,7 @@ export function admissionAsk<Request>(
   request: Request,
   caller: Caller,
   { partition }: AdmissionPlan,
+  proof: AdmissionProof | undefined,
 ): AdmissionAsk<Request> {
   return {
     request,
@@ -62,6 +64,7 @@ export function admissionAsk<Request>(
     tenant: caller.tenant,
     model: accountingModel(rules, caller),
     estimateTokens: caller.estimate.tokens,
+    proof,
   };
 }
 

@@ -2,7 +2,11 @@
 // came, and what usage it reports. Owns the usage reader; never changes a byte of the answer.
 
 import type { MonotonicMs } from "../model/time.js";
-import { answerOrigin, type AnswerOrigin } from "../settlement/answer-origin.js";
+import {
+  answerOrigin,
+  type AnswerOrigin,
+  type ResponseAttributes,
+} from "../settlement/answer-origin.js";
 import { CANCELLED_CHARGE, chargeFor, type Charge } from "../settlement/charge.js";
 import {
   bodyFormat,
@@ -32,7 +36,7 @@ export interface SettledAnswer {
 
 export class Answer {
   #origin: AnswerOrigin = "unknown";
-  #codeDetails: string | undefined;
+  #attributes: ResponseAttributes | undefined;
   #status: number | undefined;
   #format: BodyFormat = "json";
   #reader: UsageReader | undefined;
@@ -43,7 +47,12 @@ export class Answer {
   }
 
   get codeDetails(): string | undefined {
-    return this.#codeDetails;
+    return this.#attributes?.codeDetails;
+  }
+
+  /** What Envoy says about it; undefined before its headers came. */
+  get attributes(): ResponseAttributes | undefined {
+    return this.#attributes;
   }
 
   get status(): number | undefined {
@@ -62,7 +71,7 @@ export class Answer {
   headers(head: ResponseHead): void {
     this.#status = head.status;
     this.#origin = answerOrigin(head.attributes);
-    this.#codeDetails = head.attributes.codeDetails;
+    this.#attributes = head.attributes;
   }
 
   /** Starts to read the body for its usage. */

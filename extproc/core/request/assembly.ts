@@ -25,12 +25,15 @@ import { partitionSettings } from "../scheduler/partition-settings.js";
 import { RateCheck } from "../scheduler/rate-check.js";
 import { Scheduler } from "../scheduler/scheduler.js";
 import { PrefixHasher, type HashKey } from "../prefixes/block-keys.js";
+import { Seeder } from "../seeding/seeder.js";
+import type { Fleet } from "../selection/candidates.js";
 import { WorkerSelector } from "../selection/selector.js";
 import { TelemetryStore } from "../workers/telemetry-store.js";
 import { WorkerRegistry } from "../workers/registry.js";
 import type { AdmissionRules } from "./admission-plan.js";
 import { RequestDesk, type CreditOptions, type DeskOptions } from "./request-desk.js";
 import type { RequestLife } from "./request-life.js";
+import type { SeedDesk } from "./seed-attempt.js";
 
 export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline" | "onMoreWork"> {
   readonly config: WeirConfig;
@@ -57,6 +60,8 @@ export interface Core {
   readonly planner: SlotPlanner;
   /** Chooses workers, and owns what is known of their caches. */
   readonly selector: WorkerSelector;
+  /** Makes clean workers owners of prefixes; it does nothing where seeding is off. */
+  readonly seeder: Seeder;
   /** What the engines report, and what is made of it; undefined when nothing is asked of them. */
   readonly telemetry: TelemetryStore | undefined;
   readonly feedback: FeedbackController | undefined;
@@ -104,7 +109,7 @@ export function assembleCore(options: CoreOptions): Core {
     feedback,
     telemetry,
   });
-  const selector = createSelector(options, partitions, workers, telemetry);
+  const { selector, seeder } = createSelection(options, partitions, workers, telemetry);
   const slots = (): SlotPlan => planner.plan(now());
   const desk = new RequestDesk(
     {
@@ -115,6 +120,7 @@ export function assembleCore(options: CoreOptions): Core {
       ledger,
       feedback,
       credits: creditOptions(config, options.credits),
+      seeding: seedDesk(config, seeder),
       rateCheck: createRateCheck(config, fleet, now()),
       holdBudgetMs: (rank) => holdBudgetSecs(config, rank) * 1_000,
       messageTimeoutMs: config.envoy.message_timeout_ms,
@@ -127,7 +133,8 @@ export function assembleCore(options: CoreOptions): Core {
   );
   for (const worker of config.workers) workers.put(worker);
   const { credits } = desk;
-  return { desk, workers, slots, planner, selector, telemetry, feedback, ledger, credits };
+  const knowledge = { planner, selector, seeder, telemetry, feedback };
+  return { desk, workers, slots, ledger, credits, ...knowledge };
 }
 
 /** `capacities` are those of this moment, in which no worker has been checked yet. */
@@ -197,22 +204,32 @@ function readsEngineLoad({ models, selection }: WeirConfig): boolean {
   return cacheAware && (engine_load || byUsage);
 }
 
-function createSelector(
+function createSelection(
   { config, seed, hashKey }: CoreOptions,
   partitions: PartitionRules,
   registry: WorkerRegistry,
   telemetry: TelemetryStore | undefined,
-): WorkerSelector {
+): Pick<Core, "selector" | "seeder"> {
+  const { adaptive_admission, models, seeding, selection } = config;
+  // One function for scheduler, telemetry, selection and seeding.
+  const partitionOf: Fleet["partitionOf"] = (worker, model) =>
+    partitionOfWorker(partitions, worker.labels, model);
   const rng = createRng(seed);
-  return new WorkerSelector({
-    registry,
-    partitionOf: (worker, model) => partitionOfWorker(partitions, worker.labels, model),
-    rng,
-    models: config.models,
-    selection: config.selection,
-    telemetry,
-    hasher: new PrefixHasher(hashKey ?? drawnKey(createRng(seed ^ HASH_SEED))),
-  });
+  const hasher = new PrefixHasher(hashKey ?? drawnKey(createRng(seed ^ HASH_SEED)));
+  const fleet = { registry, partitionOf };
+  const selector = new WorkerSelector({ ...fleet, rng, models, selection, telemetry, hasher });
+  const rules = {
+    mode: adaptive_admission.mode,
+    partitions: new Set(seeding.partitions),
+    seedCap: seeding.seed_cap,
+    maxTokenUsage: adaptive_admission.feedback_max_token_usage,
+  };
+  return { selector, seeder: new Seeder({ rules, fleet, models, selection, telemetry, selector }) };
+}
+
+function seedDesk({ seeding }: WeirConfig, seeder: Seeder): SeedDesk {
+  const { proof_source: proofSource, seed_response_max_bytes: responseMaxBytes } = seeding;
+  return { seeder, proofSource, responseMaxBytes };
 }
 
 /** Keeps the hash key apart from the choices drawn from the same seed. */

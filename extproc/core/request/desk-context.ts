@@ -10,6 +10,7 @@ import type { CreditRegistry, OnCreditOperation } from "../scheduler/credit-regi
 import type { RateCheck } from "../scheduler/rate-check.js";
 import type { SlotHold } from "../scheduler/slot-hold.js";
 import type { AdmissionRules } from "./admission-plan.js";
+import type { SeedDesk } from "./seed-attempt.js";
 import type { SettlementRecord } from "./settlement-record.js";
 
 /** Hears what metrics and logs are made from. */
@@ -44,6 +45,7 @@ export interface DeskContext<Request> {
   readonly feedback: FeedbackController | undefined;
   /** Undefined while credits are off. */
   readonly credits: CreditDesk<Request> | undefined;
+  readonly seeding: SeedDesk;
   /** Requests per second in front of admission; undefined = unbounded. */
   readonly rateCheck: RateCheck | undefined;
   readonly observer: RequestObserver;

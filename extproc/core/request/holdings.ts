@@ -1,28 +1,31 @@
 // What one request holds, in the order in which it is given back.
 
-import type { Disposer } from "../workers/worker.js";
+import type { MonotonicMs } from "../model/time.js";
+
+/** Gives one thing back; calling it again does nothing. */
+export type Release = (now: MonotonicMs) => void;
 
 export class Holdings {
-  readonly #disposers: Disposer[] = [];
+  readonly #releases: Release[] = [];
 
   /** Gives this back after everything that is held already. */
-  addLast(disposer: Disposer): void {
-    this.#disposers.push(disposer);
+  addLast(release: Release): void {
+    this.#releases.push(release);
   }
 
   /** Gives this back before everything that is held already. */
-  addFirst(disposer: Disposer): void {
-    this.#disposers.unshift(disposer);
+  addFirst(release: Release): void {
+    this.#releases.unshift(release);
   }
 
   /** Gives everything back, each thing once; a fault in one step does not keep the rest. */
-  giveBack(): void {
-    const next = this.#disposers.shift();
+  giveBack(now: MonotonicMs): void {
+    const next = this.#releases.shift();
     if (next === undefined) return;
     try {
-      next();
+      next(now);
     } finally {
-      this.giveBack();
+      this.giveBack(now);
     }
   }
 }

@@ -19,6 +19,7 @@ import type { DeskContext, RequestObserver } from "./desk-context.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
 import { draining, queueFull, queueTimeout } from "./refusals.js";
 import { RequestLife } from "./request-life.js";
+import type { SeedDesk } from "./seed-attempt.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import type { Verdict, VerdictListener } from "./verdict.js";
 
@@ -44,6 +45,7 @@ export interface DeskOptions {
   readonly feedback: FeedbackController | undefined;
   /** Undefined = credits are off. */
   readonly credits: CreditOptions | undefined;
+  readonly seeding: SeedDesk;
   readonly rateCheck: RateCheck | undefined;
   readonly holdBudgetMs: (rank: ClassRank) => number;
   readonly messageTimeoutMs: number;
@@ -104,6 +106,7 @@ export class RequestDesk {
         credits === undefined || this.credits === undefined
           ? undefined
           : { registry: this.credits, ...credits },
+      seeding: options.seeding,
       rateCheck: options.rateCheck,
       observer: options.observer,
       draining: false,

@@ -10,8 +10,7 @@
 
 import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Caller } from "../identity/caller.js";
-import type { PathDecision } from "../identity/paths.js";
-import { producesOutputTokens } from "../identity/paths.js";
+import { producesOutputTokens, type PathDecision } from "../identity/paths.js";
 import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
@@ -19,23 +18,19 @@ import { className, type ClassRank } from "../model/priority.js";
 import type { QueueRefusal, Waiter } from "../scheduler/admission.js";
 import type { AdmissionProof } from "../scheduler/admission-proof.js";
 import type { Permit } from "../scheduler/permit.js";
-import type { PrefixTrace, Selection, SelectionDecision } from "../selection/decision.js";
+import type { PrefixTrace, Selection } from "../selection/decision.js";
 import type { Worker } from "../workers/worker.js";
-import { Answer, type SettledAnswer } from "./answer.js";
-import {
-  accountingModel,
-  admissionAsk,
-  planAdmission,
-  workerQuery,
-  type AdmissionPlan,
-} from "./admission-plan.js";
+import type { SettledAnswer } from "./answer.js";
+import { admissionAsk, planAdmission, workerQuery, type AdmissionPlan } from "./admission-plan.js";
 import { countUnreadable, redeemCredit } from "./credit-gate.js";
 import { cutByEnvoy } from "./cut-hold.js";
 import type { DeskContext } from "./desk-context.js";
 import { askEngines, rateLimited, refusedAtHead, saturated } from "./gates.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
 import { Holdings } from "./holdings.js";
+import { RequestFacts } from "./request-facts.js";
 import { draining, queueFull } from "./refusals.js";
+import { attemptSeed, queueProof } from "./seed-attempt.js";
 import { settlementRecord, type Ending } from "./settle.js";
 import type { SettlementRecord } from "./settlement-record.js";
 import { routeFacts, type Verdict, type VerdictListener } from "./verdict.js";
@@ -45,23 +40,11 @@ type Phase = "reading" | "held" | "dispatched" | "unwinding" | "answering" | "en
 
 export class RequestLife {
   readonly #desk: DeskContext<RequestLife>;
-  readonly #head: RequestHead;
-  readonly #path: PathDecision;
-  /** Whoever redeems a credit is, from then on, the sender that the credit was issued for. */
-  #caller: Caller;
+  readonly #facts: RequestFacts;
   readonly #onVerdict: VerdictListener;
-  readonly #startedAt: MonotonicMs;
   readonly #holdings = new Holdings();
   #phase: Phase = "reading";
-  #plan: AdmissionPlan | undefined;
   #waiter: Waiter<RequestLife> | undefined;
-  #heldAt: MonotonicMs | undefined;
-  #permit: Permit | undefined;
-  #decision: FeedbackDecision | undefined;
-  #preemptedBy: ClassRank | undefined;
-  #selection: SelectionDecision | undefined;
-  #call: WorkerCall | undefined;
-  readonly #answer = new Answer();
 
   constructor(
     desk: DeskContext<RequestLife>,
@@ -72,11 +55,8 @@ export class RequestLife {
     now: MonotonicMs,
   ) {
     this.#desk = desk;
-    this.#head = head;
-    this.#path = path;
-    this.#caller = caller;
+    this.#facts = new RequestFacts(head, path, caller, now);
     this.#onVerdict = onVerdict;
-    this.#startedAt = now;
   }
 
   get ended(): boolean {
@@ -88,22 +68,22 @@ export class RequestLife {
     return ["dispatched", "unwinding", "answering"].includes(this.#phase);
   }
 
-  /** The witness that it redeemed a capacity credit; undefined for every other request. */
+  /** The witness of its admission; undefined where none is given. */
   get proof(): AdmissionProof | undefined {
-    return this.#permit?.proof;
+    return this.#facts.permit?.proof;
   }
 
   /** Decides what the request headers alone can decide. */
   open(now: MonotonicMs): Verdict {
-    const path = this.#path;
+    const path = this.#facts.path;
     switch (path.kind) {
       case "rejected":
         return this.#refuse(path.rejection, now);
       case "pass_through":
         if (this.#desk.draining) return this.#refuse(draining(), now);
-        return this.#head.endOfStream ? this.#passThrough(now) : { kind: "continue" };
+        return this.#facts.head.endOfStream ? this.#passThrough(now) : { kind: "continue" };
       case "inference": {
-        const rejection = refusedAtHead(this.#desk, this.#head, this.#caller);
+        const rejection = refusedAtHead(this.#desk, this.#facts.head, this.#facts.caller);
         return rejection === undefined ? { kind: "continue" } : this.#refuse(rejection, now);
       }
       default:
@@ -115,17 +95,22 @@ export class RequestLife {
   body(bytes: Uint8Array, now: MonotonicMs): Verdict {
     if (this.#phase !== "reading") return { kind: "continue" };
     if (this.#desk.queueClosed) return this.#refuse(draining(), now);
-    if (this.#path.kind === "pass_through") return this.#passThrough(now);
-    invariant(this.#path.kind === "inference", "a refused request has no body phase");
-    const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);
+    if (this.#facts.path.kind === "pass_through") return this.#passThrough(now);
+    invariant(this.#facts.path.kind === "inference", "a refused request has no body phase");
+    const planned = planAdmission(
+      this.#desk.rules,
+      this.#facts.caller,
+      this.#facts.path.endpoint,
+      bytes,
+    );
     if (!planned.ok) {
       countUnreadable(this.#desk.credits, planned.rejection);
       return this.#refuse(planned.rejection, now);
     }
-    this.#plan = planned.plan;
+    this.#facts.plan = planned.plan;
     const refusal = this.#redeem(planned.plan, now) ?? rateLimited(this.#desk, now);
     if (refusal !== undefined) return this.#refuse(refusal, now);
-    return this.#permit === undefined ? this.#admit(planned.plan, now) : this.#dispatch(now);
+    return this.#facts.permit === undefined ? this.#admit(planned.plan, now) : this.#dispatch(now);
   }
 
   /** The scheduler gave a held request its slot. */
@@ -150,7 +135,7 @@ export class RequestLife {
   preempted(by: ClassRank): void {
     invariant(this.#phase === "dispatched", "only a request before its first byte is preempted");
     this.#phase = "unwinding";
-    this.#preemptedBy = by;
+    this.#facts.preemptedBy = by;
     const message = `the request gave way to one of the class "${className(by)}"`;
     this.#onVerdict({ kind: "refuse", rejection: reject("scheduler_preempted", message) });
   }
@@ -159,42 +144,44 @@ export class RequestLife {
   responseHeaders(head: ResponseHead, now: MonotonicMs): boolean {
     // An answer that crossed with the preemption of its request no longer counts.
     if (["ended", "answering", "unwinding"].includes(this.#phase)) return false;
-    const answer = this.#answer;
+    const answer = this.#facts.answer;
     answer.headers(head);
     if (this.#phase !== "dispatched") {
       // Envoy itself, or a filter before this one, answered a request that was never let through.
       this.#finish({ complete: false }, now);
       return false;
     }
-    this.#call?.judge(answer, head.attributes, now);
+    this.#facts.call?.judge(answer, head.attributes, now);
     if (!answer.fromWorker) {
       this.#finish({ complete: false }, now);
       return false;
     }
     this.#phase = "answering";
-    this.#permit?.firstByte(now);
+    this.#facts.permit?.firstByte(now);
     if (head.endOfStream) {
       this.#finish({ complete: true }, now);
       return false;
     }
-    if (this.#path.kind !== "inference") return false;
+    if (this.#facts.path.kind !== "inference") return false;
     answer.read(head.contentType);
     return true;
   }
 
   /** Notes the first non-empty chunk of the answer's body. */
   firstByte(now: MonotonicMs): void {
-    this.#answer.firstByte(now);
+    this.#facts.answer.firstByte(now);
   }
 
   /** Takes decoded bytes of the answer's body. */
   responseBody(bytes: Uint8Array): void {
-    if (this.#phase === "answering") this.#answer.push(bytes);
+    if (this.#phase !== "answering") return;
+    this.#facts.answer.push(bytes);
+    this.#facts.run?.push(bytes);
   }
 
   /** The body cannot be decoded, so its usage counts as missing. */
   usageUnreadable(): void {
-    this.#answer.unreadable();
+    this.#facts.answer.unreadable();
   }
 
   /**
@@ -203,10 +190,10 @@ export class RequestLife {
    */
   end(complete: boolean, now: MonotonicMs): void {
     if (this.#phase === "ended") return;
-    const heldMs = now - (this.#heldAt ?? now);
+    const heldMs = now - (this.#facts.heldAt ?? now);
     const cutHold = this.#phase === "held" && cutByEnvoy(this.#desk, this.#rank, heldMs);
     // The body of a pass-through answer is not read, so its end cannot be told from a break.
-    const unobserved = this.#phase === "answering" && this.#path.kind === "pass_through";
+    const unobserved = this.#phase === "answering" && this.#facts.path.kind === "pass_through";
     this.#finish({ complete: complete || unobserved, cutHold }, now);
   }
 
@@ -216,11 +203,11 @@ export class RequestLife {
   }
 
   get #producesOutput(): boolean {
-    return this.#path.kind === "inference" && producesOutputTokens(this.#path.endpoint);
+    return this.#facts.path.kind === "inference" && producesOutputTokens(this.#facts.path.endpoint);
   }
 
   get #rank(): ClassRank {
-    return this.#caller.priority.effective;
+    return this.#facts.caller.priority.effective;
   }
 
   #passThrough(now: MonotonicMs): Verdict {
@@ -230,7 +217,9 @@ export class RequestLife {
 
   /** Asks for a slot. */
   #admit(plan: AdmissionPlan, now: MonotonicMs): Verdict {
-    const ask = admissionAsk<RequestLife>(this.#desk.rules, this, this.#caller, plan);
+    const { caller, head } = this.#facts;
+    const proof = queueProof(this.#desk.seeding, head.requestId, caller, plan);
+    const ask = admissionAsk<RequestLife>(this.#desk.rules, this, caller, plan, proof);
     const admission = this.#desk.admission.admit(ask, now);
     switch (admission.kind) {
       case "granted":
@@ -239,7 +228,7 @@ export class RequestLife {
       case "queued":
         this.#phase = "held";
         this.#waiter = admission.waiter;
-        this.#heldAt = now;
+        this.#facts.heldAt = now;
         return { kind: "hold", budgetMs: this.#desk.holdBudgetMs(this.#rank) };
       case "queue_full": {
         const { limit, retryAfterS } = admission;
@@ -252,37 +241,62 @@ export class RequestLife {
 
   /** Redeems the credit that the request brings, if it brings one; the refusal when it cannot. */
   #redeem(plan: AdmissionPlan, now: MonotonicMs): Rejection | undefined {
-    const ask = { request: this, requestId: this.#head.requestId, caller: this.#caller, plan };
+    const { head, caller } = this.#facts;
+    const ask = { request: this, requestId: head.requestId, caller, plan };
     const redemption = redeemCredit<RequestLife>(this.#desk, ask, now);
     if (redemption.kind === "refused") return redemption.rejection;
     if (redemption.kind === "none") return undefined;
-    this.#caller = redemption.caller;
+    this.#facts.caller = redemption.caller;
     this.#keep(redemption.permit);
     return undefined;
   }
 
   #keep(permit: Permit): void {
-    this.#permit = permit;
+    this.#facts.permit = permit;
     this.#holdings.addLast(permit.release);
   }
 
   #dispatch(now: MonotonicMs): Verdict {
-    const plan = this.#plan;
+    const plan = this.#facts.plan;
     invariant(plan !== undefined, "a permit follows a plan");
     // Endpoints that generate nothing are no load that the engines' feedback speaks of.
     const tracker = this.#producesOutput ? askEngines(this.#desk, plan.partition) : undefined;
     if (tracker !== undefined) {
-      this.#decision = tracker.decision;
+      this.#facts.decision = tracker.decision;
       this.#holdings.addLast(tracker.resolve);
       const refusal = saturated(tracker);
-      if (refusal !== undefined) return this.#refuse(refusal, now);
+      if (refusal !== undefined) return this.#seed(plan, tracker.decision, refusal, now);
     }
-    const query = workerQuery(plan, this.#caller);
+    const query = workerQuery(plan, this.#facts.caller);
     return this.#choose(this.#desk.rules.selector.select(query, now), now);
   }
 
+  /** The engines take no more: the request seeds, or is refused. */
+  #seed(
+    plan: AdmissionPlan,
+    decision: FeedbackDecision,
+    refusal: Rejection,
+    now: MonotonicMs,
+  ): Verdict {
+    const { head, caller, path, permit } = this.#facts;
+    invariant(path.kind === "inference", "only inference asks the engines");
+    const { requestId } = head;
+    const { endpoint } = path;
+    const candidate = { requestId, caller, endpoint, plan, decision, proof: permit?.proof };
+    this.#facts.seed = attemptSeed(this.#desk.seeding, candidate, now);
+    const { run } = this.#facts;
+    if (run === undefined) return this.#refuse(refusal, now);
+    this.#facts.selection = run.decision;
+    this.#desk.rules.selector.decisions.add(plan.model, run.decision);
+    // Released before the slot and after the load, so that its prefix is in its next phase first.
+    this.#holdings.addFirst(run.release);
+    const verdict = this.#send(run.worker, undefined, now);
+    run.dispatched();
+    return verdict;
+  }
+
   #choose(selection: Selection, now: MonotonicMs): Verdict {
-    this.#selection = selection.decision;
+    this.#facts.selection = selection.decision;
     if (!selection.ok) return this.#refuse(selection.rejection, now);
     // Load and booking go back before the slot: whoever gets it next sees the worker without them.
     this.#holdings.addFirst(selection.booking);
@@ -294,9 +308,9 @@ export class RequestLife {
   #send(worker: Worker, trace: PrefixTrace | undefined, now: MonotonicMs): Verdict {
     this.#phase = "dispatched";
     this.#holdings.addFirst(worker.runtime.holdLoad());
-    this.#call = new WorkerCall(worker, trace, now);
-    if (this.#permit !== undefined) this.#desk.observer.admitted();
-    const facts = routeFacts(worker, this.#caller, this.#plan, this.#permit);
+    this.#facts.call = new WorkerCall(worker, trace, now);
+    if (this.#facts.permit !== undefined) this.#desk.observer.admitted();
+    const facts = routeFacts(worker, this.#facts.caller, this.#facts.plan, this.#facts.permit);
     return { kind: "route", worker, facts };
   }
 
@@ -311,57 +325,42 @@ export class RequestLife {
     this.#phase = "ended";
     if (this.#waiter !== undefined) this.#desk.admission.cancel(this.#waiter);
     this.#waiter = undefined;
-    this.#call?.over(now);
-    const settled = this.#settle(dispatched, ending.complete);
+    this.#facts.call?.over(now);
+    const settled = this.#settle(dispatched, ending.complete, now);
     const staleHoldings = this.#learn(ending.complete, settled, now);
     this.#desk.ended(this, this.#record({ ...ending, staleHoldings }, settled, now));
   }
 
+  /** Lets the selector learn who holds the prompt, of which a seed has told already what may be told. */
   #learn(complete: boolean, { reading }: SettledAnswer, now: MonotonicMs): number {
-    const { fromWorker, status = 0 } = this.#answer;
+    const { run } = this.#facts;
+    if (run !== undefined) return run.end?.staleHoldings ?? 0;
+    const { fromWorker, status = 0 } = this.#facts.answer;
     const success = complete && fromWorker && status >= 200 && status < 300;
     const report = { promptTokens: reading?.promptTokens, cachedTokens: reading?.cachedTokens };
-    return this.#call?.learn(this.#desk.rules.selector, success, report, now) ?? 0;
+    return this.#facts.call?.learn(this.#desk.rules.selector, success, report, now) ?? 0;
   }
 
   /** Works out the charge and gives everything back, the slot also when the charge fails. */
-  #settle(dispatched: boolean, complete: boolean): SettledAnswer {
+  #settle(dispatched: boolean, complete: boolean, now: MonotonicMs): SettledAnswer {
+    const { answer, run } = this.#facts;
     try {
-      const settled = this.#answer.settle({
+      const settled = answer.settle({
         dispatched,
         complete,
         producesOutput: this.#producesOutput,
-        estimateTokens: this.#caller.estimate.tokens,
-        takenAway: this.#preemptedBy !== undefined,
+        estimateTokens: this.#facts.caller.estimate.tokens,
+        takenAway: this.#facts.preemptedBy !== undefined,
       });
-      this.#permit?.settle(settled.charge);
+      run?.judge({ answer, complete, reading: settled.reading });
+      this.#facts.permit?.settle(settled.charge);
       return settled;
     } finally {
-      this.#holdings.giveBack();
+      this.#holdings.giveBack(now);
     }
   }
 
   #record(ending: Ending, settled: SettledAnswer, now: MonotonicMs): SettlementRecord {
-    return settlementRecord(
-      {
-        head: this.#head,
-        path: this.#path,
-        caller: this.#caller,
-        accountingModel: accountingModel(this.#desk.rules, this.#caller),
-        plan: this.#plan,
-        permit: this.#permit,
-        worker: this.#call?.worker,
-        selection: this.#selection,
-        preemptedBy: this.#preemptedBy,
-        decision: this.#decision,
-        ledger: this.#desk.ledger,
-        answer: this.#answer,
-        startedAt: this.#startedAt,
-        heldAt: this.#heldAt,
-      },
-      ending,
-      settled,
-      now,
-    );
+    return settlementRecord(this.#desk, this.#facts, ending, settled, now);
   }
 }

@@ -1,22 +1,17 @@
 // Makes the settlement record of a request that has ended, from what is known of it.
 
-import type { FeedbackDecision } from "../capacity/feedback-decision.js";
-import type { Caller } from "../identity/caller.js";
 import type { PathDecision } from "../identity/paths.js";
-import type { Ledger } from "../fairshare/ledger.js";
 import type { Standing } from "../fairshare/ticket.js";
-import type { ModelId } from "../model/ids.js";
-import { className, type ClassRank } from "../model/priority.js";
+import { className } from "../model/priority.js";
 import type { Rejection } from "../model/rejection.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { QueueRefusal } from "../scheduler/admission.js";
-import type { Permit } from "../scheduler/permit.js";
 import { requestOutcome } from "../settlement/outcome.js";
-import type { SelectionDecision } from "../selection/decision.js";
-import type { Worker } from "../workers/worker.js";
-import type { AdmissionPlan } from "./admission-plan.js";
-import type { Answer, SettledAnswer } from "./answer.js";
-import type { RequestHead } from "./heads.js";
+import { accountingModel } from "./admission-plan.js";
+import type { SettledAnswer } from "./answer.js";
+import type { DeskContext } from "./desk-context.js";
+import type { RequestFacts } from "./request-facts.js";
+import { seedRecord } from "./seed-record.js";
 import type { SettlementRecord } from "./settlement-record.js";
 
 /** How a request ended. */
@@ -32,50 +27,35 @@ export interface Ending {
   readonly staleHoldings?: number;
 }
 
-/** What a request had come to when it ended. */
-export interface EndedRequest {
-  readonly head: RequestHead;
-  readonly path: PathDecision;
-  readonly caller: Caller;
-  readonly accountingModel: ModelId | undefined;
-  readonly plan: AdmissionPlan | undefined;
-  readonly permit: Permit | undefined;
-  readonly worker: Worker | undefined;
-  readonly selection: SelectionDecision | undefined;
-  readonly preemptedBy: ClassRank | undefined;
-  readonly decision: FeedbackDecision | undefined;
-  readonly ledger: Ledger | undefined;
-  readonly answer: Answer;
-  readonly startedAt: MonotonicMs;
-  readonly heldAt: MonotonicMs | undefined;
-}
-
 export function settlementRecord(
-  request: EndedRequest,
+  desk: Pick<DeskContext<unknown>, "rules" | "ledger">,
+  facts: RequestFacts,
   ending: Ending,
   settled: SettledAnswer,
   now: MonotonicMs,
 ): SettlementRecord {
-  const { path, caller, plan, permit, worker, answer, heldAt, preemptedBy } = request;
+  const { path, caller, plan, permit, answer, heldAt, preemptedBy } = facts;
+  const worker = facts.call?.worker;
   const { priority } = caller;
   const preempted = preemptedBy !== undefined;
   const status = preempted ? PREEMPTED_STATUS : (ending.rejection?.status ?? answer.status);
   const firstByteAt = answer.firstByteAt;
   return {
-    requestId: request.head.requestId,
+    requestId: facts.head.requestId,
     tenant: caller.tenant,
     tenantSource: caller.source,
     refusedValues: caller.refused,
     endpoint: endpointOf(path),
     model: plan?.model,
-    accountingModel: request.accountingModel,
+    accountingModel: accountingModel(desk.rules, caller),
     requestedClass: className(priority.requested),
     class: className(priority.effective),
     unknownPriorityValue: priority.unknownValue,
     partition: plan?.partition,
     unknownPartitionHeader: plan?.unknownPartitionHeader ?? false,
     worker: worker?.identity,
-    selection: request.selection,
+    selection: facts.selection,
+    seed: facts.seed === undefined ? undefined : seedRecord(facts.seed),
     staleHoldings: ending.staleHoldings ?? 0,
     stream: plan?.shape.stream ?? false,
     outcome: requestOutcome({
@@ -92,14 +72,14 @@ export function settlementRecord(
     waited: heldAt !== undefined,
     queuedMs: permit?.queuedMs ?? (heldAt === undefined ? 0 : now - heldAt),
     promoted: permit?.promoted ?? false,
-    credit: permit?.proof !== undefined,
-    feedbackReason: request.decision?.reason,
+    credit: permit?.proof?.origin.source === "redeemed_credit",
+    feedbackReason: facts.decision?.reason,
     queueRefusal: ending.queueRefusal,
-    share: standingOf(request),
+    share: standingOf(desk, facts),
     requestModelFallback: caller.requestModelFallback,
     preemptedBy: preempted ? className(preemptedBy) : undefined,
-    timeToFirstByteMs: firstByteAt === undefined ? undefined : firstByteAt - request.startedAt,
-    durationMs: now - request.startedAt,
+    timeToFirstByteMs: firstByteAt === undefined ? undefined : firstByteAt - facts.startedAt,
+    durationMs: now - facts.startedAt,
     estimateTokens: caller.estimate.tokens,
     estimateFallback: caller.estimate.fallback,
     charge: path.kind === "inference" ? settled.charge : undefined,
@@ -110,10 +90,12 @@ export function settlementRecord(
 }
 
 /** The shares that applied to a request that waited or ran. */
-function standingOf(request: EndedRequest): Standing | undefined {
-  const { permit, heldAt, ledger, caller, accountingModel } = request;
+function standingOf(
+  { rules, ledger }: Pick<DeskContext<unknown>, "rules" | "ledger">,
+  { permit, heldAt, caller }: RequestFacts,
+): Standing | undefined {
   if (permit === undefined && heldAt === undefined) return undefined;
-  return ledger?.standing(caller.tenant, accountingModel);
+  return ledger?.standing(caller.tenant, accountingModel(rules, caller));
 }
 
 /** What the client of a victim was answered. */

@@ -14,6 +14,7 @@ import type { RejectionCode } from "../model/rejection.js";
 import type { Charge } from "../settlement/charge.js";
 import type { RequestOutcome } from "../settlement/outcome.js";
 import type { SelectionDecision } from "../selection/decision.js";
+import type { SeedRecord } from "./seed-record.js";
 import type { WorkerIdentity } from "../workers/worker.js";
 
 export interface SettlementRecord {
@@ -38,6 +39,8 @@ export interface SettlementRecord {
   readonly worker: WorkerIdentity | undefined;
   /** How the worker was chosen, or why none was; undefined when it did not come to that. */
   readonly selection: SelectionDecision | undefined;
+  /** What came of it as a seed; undefined when it was not refused by the feedback where seeds are made. */
+  readonly seed: SeedRecord | undefined;
   /** Holdings of prompts that its answer showed to be stale. */
   readonly staleHoldings: number;
   readonly stream: boolean;

@@ -1,6 +1,7 @@
-// The witness that a request redeemed a capacity credit. Whoever spends what only a redeemed request may
-// spend claims the proof first, once, and must name the request it acts for: all holders of a proof share
-// one state, so neither a copy nor a retry can use it a second time.
+// The witness of one admission: that a request redeemed a capacity credit or, where the configuration
+// wants that, that the fair queue gave it its slot. Whoever spends what only such a request may spend
+// claims the proof first, once, and must name the request it acts for: all holders of a proof share one
+// state, so neither a copy nor a retry can use it a second time.
 //
 //   fresh -> claimed
 //        \-> revoked (the request's permit ended unclaimed)
@@ -21,13 +22,15 @@ export interface ProofSubject {
 }
 
 /** Where a proof comes from. */
-export interface ProofOrigin {
-  readonly source: "redeemed_credit";
-  /** The allocator's id of the request. */
-  readonly creditRequestId: string;
-  readonly generation: string;
-  readonly policyEpoch: bigint;
-}
+export type ProofOrigin =
+  | {
+      readonly source: "redeemed_credit";
+      /** The allocator's id of the request. */
+      readonly creditRequestId: string;
+      readonly generation: string;
+      readonly policyEpoch: bigint;
+    }
+  | { readonly source: "fair_queue" };
 
 export type ProofFailure =
   | "tenant_mismatch"
@@ -59,12 +62,12 @@ export class ProofClaim {
 
 export class AdmissionProof {
   readonly #subject: ProofSubject;
-  readonly #origin: ProofOrigin;
+  readonly origin: ProofOrigin;
   #state: "fresh" | "claimed" | "revoked" = "fresh";
 
   constructor(subject: ProofSubject, origin: ProofOrigin) {
     this.#subject = subject;
-    this.#origin = origin;
+    this.origin = origin;
   }
 
   /** Exchanges the proof for its claim. A wrong subject consumes nothing, whatever the state. */
@@ -72,7 +75,7 @@ export class AdmissionProof {
     const failure = this.#mismatch(subject) ?? this.#over();
     if (failure !== undefined) return { ok: false, failure };
     this.#state = "claimed";
-    return { ok: true, claim: new ProofClaim(this.#origin) };
+    return { ok: true, claim: new ProofClaim(this.origin) };
   }
 
   /** The permit has ended: nobody can claim it any more. A claim that was made stands. */

@@ -5,6 +5,7 @@ import type { Choice } from "../fairshare/contest.js";
 import type { ModelId, PartitionName, TenantKey } from "../model/ids.js";
 import type { ClassRank, PerClass } from "../model/priority.js";
 import type { MonotonicMs } from "../model/time.js";
+import type { AdmissionProof } from "./admission-proof.js";
 import type { Permit } from "./permit.js";
 import type { HoldAsk, SlotHold } from "./slot-hold.js";
 
@@ -18,6 +19,8 @@ export interface AdmissionAsk<T> {
   readonly model: ModelId | undefined;
   /** Output tokens booked on the tenant while the request runs. */
   readonly estimateTokens: number;
+  /** The witness of its admission, where one is wanted; its permit carries it. */
+  readonly proof?: AdmissionProof | undefined;
 }
 
 /** The handle of a queued request. */

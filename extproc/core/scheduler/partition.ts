@@ -282,13 +282,13 @@ export class Partition<T> {
   }
 
   #permit(
-    { request, rank, estimateTokens }: AdmissionAsk<T>,
+    { request, rank, estimateTokens, proof }: AdmissionAsk<T>,
     how: { readonly queuedMs: number; readonly promoted: boolean; readonly spared: boolean },
     ticket: FairTicket | undefined,
     now: MonotonicMs,
   ): Permit {
     ticket?.reserve(estimateTokens);
-    return this.#admitted(request, { ...how, rank, proof: undefined }, ticket, now);
+    return this.#admitted(request, { ...how, rank, proof }, ticket, now);
   }
 
   /** `spared`: it is no victim, since it passed a higher class to end the starving of its lane. */

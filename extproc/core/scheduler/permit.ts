@@ -20,7 +20,7 @@ export interface Permit {
   readonly promoted: boolean;
   /** The shares that apply to it; undefined without fair sharing. */
   readonly standing: Standing | undefined;
-  /** The witness that a capacity credit was redeemed for it; revoked, unless claimed, by its release. */
+  /** The witness of its admission, where there is one; revoked, unless claimed, by its release. */
   readonly proof: AdmissionProof | undefined;
   /**
    * The answer has begun: from now on the request is not preempted. False when it was preempted

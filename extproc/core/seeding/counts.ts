@@ -2,8 +2,8 @@
 // page. Bounded: partitions are those of the configuration, everything else is a closed list.
 
 import type { PartitionName } from "../model/ids.js";
+import type { SeedPolicy } from "../selection/decision.js";
 import type { LeaseFault } from "./lease.js";
-import type { SeedKind } from "./plan.js";
 import type { SeedRefusal } from "./refusals.js";
 
 /**
@@ -15,10 +15,10 @@ export type SeedOutcome = (typeof SEED_OUTCOMES)[number];
 /** What is counted; a lease is asked at least twice whether it still holds: verified or voided. */
 export type SeedEvent =
   | { readonly event: "refused"; readonly refusal: SeedRefusal }
-  | { readonly event: "lease_acquired"; readonly kind: SeedKind }
+  | { readonly event: "lease_acquired"; readonly kind: SeedPolicy }
   | { readonly event: "lease_verified" }
   | { readonly event: "lease_voided"; readonly fault: LeaseFault }
-  | { readonly event: "ended"; readonly kind: SeedKind; readonly outcome: SeedOutcome };
+  | { readonly event: "ended"; readonly kind: SeedPolicy; readonly outcome: SeedOutcome };
 
 export interface SeedCount {
   readonly partition: PartitionName;

@@ -13,7 +13,7 @@ import type { MonotonicMs } from "../model/time.js";
 import type { PrefixProtections, SeedClaim } from "../prefixes/protections.js";
 import { traceOf } from "../selection/answers.js";
 import { isAllowed } from "../selection/candidates.js";
-import type { PrefixTrace, SelectionQuery } from "../selection/decision.js";
+import type { PrefixTrace, SeedPolicy, SelectionQuery } from "../selection/decision.js";
 import type { Ownership, OwnershipLookup, PromptPrefix } from "../selection/ownership.js";
 import type { PendingOwners } from "../selection/pending-owners.js";
 import type { ModelRule } from "../selection/selector.js";
@@ -42,12 +42,8 @@ export const PLAN_REFUSALS = [
 ] as const;
 export type PlanRefusal = (typeof PLAN_REFUSALS)[number];
 
-/** As the metrics of selected workers name it: a new owner is made, or an owner had room after all. */
-export const SEED_KINDS = ["cache_aware_distribution_seed", "cache_aware_owner_rebalance"] as const;
-export type SeedKind = (typeof SEED_KINDS)[number];
-
 export interface SeedPlan {
-  readonly kind: SeedKind;
+  readonly kind: SeedPolicy;
   readonly target: HeadroomTarget;
   readonly ownership: Ownership;
   /** The prefix is this seed's; undefined when no new owner is made. */

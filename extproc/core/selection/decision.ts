@@ -67,6 +67,9 @@ export const SELECTION_RESULTS = [
   "owner_match",
   ...REPLICATION_RESULTS,
   "leased_worker_block",
+  // A request that was refused, and found its worker as a seed.
+  "clean_peer",
+  "owner_with_room",
 ] as const;
 export type SelectionResult = (typeof SELECTION_RESULTS)[number];
 
@@ -79,9 +82,16 @@ export const ENGINE_LOAD_DECISIONS = [
 ] as const;
 export type EngineLoadDecision = (typeof ENGINE_LOAD_DECISIONS)[number];
 
+/** Ways of a refused request to its worker: a new owner is made, or an owner had room after all. */
+export const SEED_POLICIES = [
+  "cache_aware_distribution_seed",
+  "cache_aware_owner_rebalance",
+] as const;
+export type SeedPolicy = (typeof SEED_POLICIES)[number];
+
 /** How a worker was chosen, for metrics, log line and state page. */
 export interface SelectionDecision {
-  readonly policy: SelectionPolicy | "sticky_key";
+  readonly policy: SelectionPolicy | SeedPolicy | "sticky_key";
   readonly result: SelectionResult;
   readonly engineLoad: EngineLoadDecision | undefined;
   /** What named the owners; undefined when nothing of the prompt is known anywhere. */

@@ -5,7 +5,7 @@ import { expect } from "chai";
 import { modelId, partitionName, tenantKey } from "../../../extproc/core/model/ids.js";
 import { InvariantError } from "../../../extproc/core/model/invariant.js";
 import { SEED_OUTCOMES, type SeedEvent } from "../../../extproc/core/seeding/counts.js";
-import { SEED_KINDS } from "../../../extproc/core/seeding/plan.js";
+import { SEED_POLICIES } from "../../../extproc/core/selection/decision.js";
 import { SEED_REFUSALS } from "../../../extproc/core/seeding/refusals.js";
 import { Seeder } from "../../../extproc/core/seeding/seeder.js";
 import type { TelemetryEntry } from "../../../extproc/core/workers/telemetry-store.js";
@@ -237,7 +237,7 @@ describe("the steps to a seed", () => {
   it("name every reason once", () => {
     expect(new Set(SEED_REFUSALS).size).to.equal(SEED_REFUSALS.length);
     expect(SEED_REFUSALS).to.have.length(2 + 6 + 1 + 13 + 12 + 8);
-    expect([SEED_OUTCOMES.length, SEED_KINDS.length]).to.deep.equal([3, 2]);
+    expect([SEED_OUTCOMES.length, SEED_POLICIES.length]).to.deep.equal([3, 2]);
   });
 });
 

@@ -43,6 +43,7 @@ const RECORD: SettlementRecord = {
     matchedBlocks: 3,
     promptBlocks: 4,
   },
+  seed: undefined,
   staleHoldings: 5,
   stream: false,
   outcome: "success",

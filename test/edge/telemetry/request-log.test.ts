@@ -28,6 +28,7 @@ const EVERYTHING: SettlementRecord = {
     matchedBlocks: 3,
     promptBlocks: 4,
   },
+  seed: undefined,
   staleHoldings: 5,
   stream: true,
   outcome: "http_5xx",
