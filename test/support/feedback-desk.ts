@@ -10,6 +10,8 @@ export const URLS = ["http://127.0.0.1:1", "http://127.0.0.1:2"] as const;
 export type Report = Partial<Pick<RankSample, "running" | "waiting" | "tokenUsage" | "maxRunning">>;
 
 export class FeedbackDesk extends Bench {
+  /** Of the configured workers, in their order. */
+  readonly urls: readonly string[];
   #scrapes = 0;
 
   constructor(adaptive: object, over: object = {}, credits: Partial<CreditsConfig> = {}) {
@@ -20,12 +22,13 @@ export class FeedbackDesk extends Bench {
       ...over,
     };
     super(sketch, 1, credits);
+    this.urls = Array.from(this.registry.all(), ({ identity }) => identity.url);
   }
 
   /** The engines of the first workers report; one without a report could not be read. */
   report(...reports: readonly (Report | undefined)[]): void {
     this.#scrapes += 1;
-    const deliveries = URLS.flatMap((url, index) => {
+    const deliveries = this.urls.flatMap((url, index) => {
       const report = reports[index];
       const worker = this.registry.get(url);
       if (report === undefined || worker === undefined) return [];
@@ -33,7 +36,7 @@ export class FeedbackDesk extends Bench {
       const sample = sampleOf(report, this.#scrapes);
       return [{ identity, sample, observedAt: this.now, liveLoad: runtime.liveLoad }];
     });
-    this.core.telemetry?.publish(URLS, deliveries, this.now);
+    this.core.telemetry?.publish(this.urls, deliveries, this.now);
   }
 
   get slots(): number {

@@ -6,7 +6,7 @@ import type { SeedRecord } from "../../extproc/core/request/seed-record.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import type { ConfigSketch } from "./config.js";
 import { bytes, FROM_WORKER, responseHead, type Driven, type HeadSketch } from "./desk.js";
-import { FeedbackDesk, URLS, type Report } from "./feedback-desk.js";
+import { FeedbackDesk, type Report } from "./feedback-desk.js";
 
 /** Longer than two blocks of 256 characters. */
 export const SHARED_PROMPT = "Once upon a time there was a weir. ".repeat(20);
@@ -98,7 +98,7 @@ export class SeedingDesk extends FeedbackDesk {
 
   /** How many workers count as owners of the shared prompt. */
   get owners(): number {
-    return URLS.filter((url) => {
+    return this.urls.filter((url) => {
       const worker = this.registry.get(url);
       return worker !== undefined && this.blocksOf(worker.identity.generation) > 0;
     }).length;
