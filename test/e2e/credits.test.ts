@@ -59,6 +59,7 @@ describe("a capacity credit through Envoy", () => {
       "/state/fair-share",
       "/state/admission",
       "/state/selection",
+      "/state/seeding",
       "/openapi.json",
     ];
     for (const path of pages) {

@@ -16,7 +16,7 @@ const REPOSITORY = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 /** What this load does not bring about. */
 const ELSEWHERE = [
   ...["requested_class", "promoted", "preempted_by", "queue_refusal"],
-  ...["engine_load", "prefix_source", "stale_holdings", "credit"],
+  ...["engine_load", "prefix_source", "stale_holdings", "credit", "seed"],
 ];
 const SECRET = "sk-0123456789abcdef-never-written-down";
 

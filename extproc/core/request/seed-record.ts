@@ -25,5 +25,6 @@ export function seedRecord(attempt: SeedAttempt): SeedRecord {
   if (attempt.kind !== "seeded") return attempt;
   const { story, fault, end } = attempt.run;
   const { outcome, published } = end ?? { outcome: "undispatched", published: false };
-  return { kind: "seeded", story, outcome, uncommitted: fault, published };
+  const uncommitted = outcome === "undispatched" ? undefined : fault;
+  return { kind: "seeded", story, outcome, uncommitted, published };
 }

@@ -176,6 +176,9 @@ function pagePaths(): Described {
     "/state/selection": page("selection", "How workers are chosen, and what their caches hold.", {
       200: json("The choices, and what is known of each worker."),
     }),
+    "/state/seeding": page("seeding", "Seeds under way, and the room of each worker for one.", {
+      200: json("Leases, guarded prefixes, room, and counts since the start."),
+    }),
     "/openapi.json": page("openApi", "This document.", { 200: json("The document.") }),
   };
 }

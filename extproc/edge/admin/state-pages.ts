@@ -6,6 +6,7 @@ import type { Core } from "../../core/request/assembly.js";
 import { admissionPage } from "./admission-page.js";
 import type { AdminPages } from "./admin-server.js";
 import { fairSharePage } from "./fair-share-page.js";
+import { seedingPage } from "./seeding-page.js";
 import { selectionPage } from "./selection-page.js";
 import { statePage } from "./state-page.js";
 
@@ -17,8 +18,8 @@ export interface PageSources {
 }
 
 export function statePages({ config, core, ready, now }: PageSources): AdminPages["states"] {
-  const { desk, workers, selector, ledger, feedback, telemetry, slots } = core;
-  const { credits } = config;
+  const { desk, workers, selector, seeder, ledger, feedback, telemetry, slots } = core;
+  const { credits, seeding } = config;
   const admission = {
     mode: config.adaptive_admission.mode,
     adaptiveCapacity: config.scheduler.adaptive_capacity,
@@ -33,5 +34,6 @@ export function statePages({ config, core, ready, now }: PageSources): AdminPage
     ["/state/fair-share", fairShare],
     ["/state/admission", () => admissionPage(admission, now())],
     ["/state/selection", () => selectionPage(config, selector, workers)],
+    ["/state/seeding", () => seedingPage(seeding, seeder.explain(now()))],
   ]);
 }

@@ -17,6 +17,7 @@ import { gauge, single } from "./gauges.js";
 import type { LabelCap } from "./label-cap.js";
 import { createFamilies, type MetricFamilies } from "./metric-families.js";
 import { observeScheduler } from "./scheduler-gauges.js";
+import { SeedingMetrics } from "./seeding-metrics.js";
 import { SelectionMetrics } from "./selection-metrics.js";
 
 export interface MetricsSources {
@@ -42,6 +43,7 @@ export class Metrics {
   readonly feedback: FeedbackMetrics;
   readonly selection: SelectionMetrics;
   readonly credits: CreditMetrics;
+  readonly seeding: SeedingMetrics;
   readonly #models: LabelCap;
   readonly #tenants: LabelCap;
   readonly #families: MetricFamilies;
@@ -54,6 +56,7 @@ export class Metrics {
     this.feedback = new FeedbackMetrics(options.registry, options.feedbackMode);
     this.selection = new SelectionMetrics(options.registry, options.models);
     this.credits = new CreditMetrics(options.registry);
+    this.seeding = new SeedingMetrics(options.registry);
     this.#models = options.models;
     this.#tenants = options.tenants;
     this.#families = createFamilies(options.registry, options.startTimeSeconds);
@@ -92,6 +95,7 @@ export class Metrics {
     if (record.cutHold) this.#families.cutHolds.inc();
     this.#fairShare.settled(record);
     this.selection.settled(record);
+    this.seeding.settled(record);
     if (record.admitted) this.#settledByWorker(record);
   }
 

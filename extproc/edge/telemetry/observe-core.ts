@@ -6,7 +6,7 @@ import type { Metrics } from "./metrics.js";
 
 /** To be called once, when the core exists. */
 export function observeCore(metrics: Metrics, core: Core, now: () => MonotonicMs): void {
-  const { desk, workers, feedback, planner, selector, slots } = core;
+  const { desk, workers, feedback, planner, selector, seeder, slots } = core;
   metrics.observe({
     partitions: () => desk.partitions(now()),
     capacity: () => slots().fleet,
@@ -17,6 +17,7 @@ export function observeCore(metrics: Metrics, core: Core, now: () => MonotonicMs
   });
   metrics.selection.observe({ selector, workers });
   metrics.credits.observe(core.credits, () => desk.partitions(now()));
+  metrics.seeding.observe({ seeder, protections: selector.protections, now });
   if (feedback === undefined) return;
   metrics.feedback.observe({
     controller: feedback,

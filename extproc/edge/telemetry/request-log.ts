@@ -1,7 +1,37 @@
 // The one log line of each request, made from its settlement record.
 
+import type { SeedRecord } from "../../core/request/seed-record.js";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
 import type { Log } from "./log.js";
+
+/** What became of a refused request as a seed, and on what ground; the times are those of the line. */
+function seedFields(seed: SeedRecord | undefined): object | undefined {
+  switch (seed?.kind) {
+    case undefined:
+      return undefined;
+    case "ineligible":
+      return { result: "ineligible", reason: seed.reason };
+    case "refused":
+      return { result: "refused", reason: seed.refusal };
+    case "seeded": {
+      const { story, outcome, uncommitted, published } = seed;
+      return {
+        result: outcome,
+        reason: uncommitted,
+        kind: story.kind,
+        published,
+        worker_url: story.workerUrl,
+        worker_revision: story.workerRevision,
+        telemetry_revision: story.telemetryRevision,
+        ownership: story.ownership,
+        owners: story.owners,
+        matched_blocks: story.matchedBlocks,
+        occupied: story.occupied,
+        slots: story.slots,
+      };
+    }
+  }
+}
 
 const roundMs = (value: number): number => Math.round(value * 10) / 10;
 
@@ -28,6 +58,7 @@ export function logSettlement(log: Log, record: SettlementRecord): void {
       prefix_source: selection?.ownership,
       matched_blocks: selection?.matchedBlocks,
       prompt_blocks: selection?.promptBlocks,
+      seed: seedFields(record.seed),
       stale_holdings: record.staleHoldings > 0 ? record.staleHoldings : undefined,
       stream: record.stream,
       outcome: record.outcome,

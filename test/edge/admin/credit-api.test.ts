@@ -520,7 +520,10 @@ describe("the capacity-credit API", () => {
       active: { [POOL]: 1, empty: 0 },
     });
     expect(jsonOf(state)["partitions"]).to.be.an("array").with.length(2);
-    for (const path of ["/state", "/state/fair-share", "/state/admission", "/state/selection"]) {
+    const pages = ["fair-share", "admission", "selection", "seeding"].map(
+      (name) => `/state/${name}`,
+    );
+    for (const path of ["/state", ...pages]) {
       const page = await request({ port: server.port, path });
       expect(page.body.toString()).to.not.contain(token);
     }

@@ -113,6 +113,13 @@ describe("Metrics", () => {
     }
   });
 
+  it("counts why a refused request may not seed", async () => {
+    const all = metrics();
+    all.settled({ ...RECORD, seed: { kind: "ineligible", reason: "several_answers" } });
+    const series = 'weir_seed_ineligible_total{partition="global",reason="several_answers"}';
+    expect(await value(all, series)).to.equal(1);
+  });
+
   it("counts each outcome in its own series and a refusal by its code", async () => {
     const all = metrics();
     const outcomes = ["http_4xx", "http_5xx", "interrupted", "pre_admission_interrupted"] as const;

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { pino } from "pino";
 import { modelId, partitionName, tenantKey } from "../../../extproc/core/model/ids.js";
+import { monotonicMs } from "../../../extproc/core/model/time.js";
 import type { SettlementRecord } from "../../../extproc/core/request/settlement-record.js";
 import { logSettlement } from "../../../extproc/edge/telemetry/request-log.js";
 
@@ -28,7 +29,24 @@ const EVERYTHING: SettlementRecord = {
     matchedBlocks: 3,
     promptBlocks: 4,
   },
-  seed: undefined,
+  seed: {
+    kind: "seeded",
+    story: {
+      kind: "cache_aware_distribution_seed",
+      workerUrl: "http://127.0.0.1:1",
+      workerRevision: 2,
+      telemetryRevision: 7,
+      ownership: "committed",
+      owners: 1,
+      matchedBlocks: 3,
+      occupied: 4,
+      slots: 5,
+      plannedAt: monotonicMs(1_000),
+    },
+    outcome: "failed",
+    uncommitted: "no_usage",
+    published: false,
+  },
   staleHoldings: 5,
   stream: true,
   outcome: "http_5xx",
@@ -86,6 +104,34 @@ describe("logSettlement", () => {
       prompt_blocks: 4,
       stale_holdings: 5,
     });
+  });
+
+  it("tells the whole story of a seed, or why the request did not become one", () => {
+    expect(lineOf(EVERYTHING)["seed"]).to.deep.equal({
+      result: "failed",
+      reason: "no_usage",
+      kind: "cache_aware_distribution_seed",
+      published: false,
+      worker_url: "http://127.0.0.1:1",
+      worker_revision: 2,
+      telemetry_revision: 7,
+      ownership: "committed",
+      owners: 1,
+      matched_blocks: 3,
+      occupied: 4,
+      slots: 5,
+    });
+    const seedOf = (seed: SettlementRecord["seed"]): unknown =>
+      lineOf({ ...EVERYTHING, seed })["seed"];
+    expect(seedOf({ kind: "ineligible", reason: "streaming" })).to.deep.equal({
+      result: "ineligible",
+      reason: "streaming",
+    });
+    expect(seedOf({ kind: "refused", refusal: "plan_no_clean_peer" })).to.deep.equal({
+      result: "refused",
+      reason: "plan_no_clean_peer",
+    });
+    expect(lineOf({ ...EVERYTHING, seed: undefined })).to.not.have.property("seed");
   });
 
   it("rounds times to a tenth of a millisecond and leaves out what does not apply", () => {
