@@ -181,6 +181,9 @@ describe("a request with a capacity credit", () => {
       { "x-weir-request-model": " " },
       { "x-weir-capacity-credit-request-id": null },
       { "x-weir-output-token-estimate": "0" },
+      { "x-weir-tenant-id": null },
+      { "x-weir-tenant-id": " " },
+      { "x-weir-tenant-id": "a,b" },
     ];
     for (const headers of wrong) {
       const refused = bench.allocator.send(token, {}, headers);
