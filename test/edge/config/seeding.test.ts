@@ -1,6 +1,7 @@
 // The section `seeding` and what it needs from the others. A title that begins with a letter and a number
 // is a row of the acceptance table.
 
+import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { configOf, load, problemsOf, warningsOf, WORKER } from "./support.js";
 
@@ -327,6 +328,14 @@ seeding: { partitions: [m], seed_cap: 1, proof_source: scheduler }
     expect(problemsOf(text({ seeding: `${ON}, seed_caps: 1` }))).to.deep.equal([
       "weir.yaml:8:68 seeding.seed_caps: is not a known key; did you mean seed_cap?",
     ]);
+  });
+
+  it("is switched on by the example of docs/seeding.md, without a warning", () => {
+    const page = readFileSync("docs/seeding.md", "utf8");
+    const example = /```yaml\n([^]*?)```/.exec(page)?.[1] ?? "";
+    expect(configOf(example).seeding.seed_cap).to.equal(1);
+    expect(configOf(example).scheduler.adaptive_capacity).to.equal(false);
+    expect(warningsOf(example)).to.deep.equal([]);
   });
 
   it("P9 stops the start when the scheduler cannot be built, although the fallback is on", () => {

@@ -1,11 +1,27 @@
+import { readFileSync } from "node:fs";
 import { expect } from "chai";
 import { Registry } from "prom-client";
 import { monotonicMs } from "../../../extproc/core/model/time.js";
 import type { SeedRecord } from "../../../extproc/core/request/seed-record.js";
 import type { SettlementRecord } from "../../../extproc/core/request/settlement-record.js";
+import { SEED_OUTCOMES } from "../../../extproc/core/seeding/counts.js";
+import { INELIGIBLE_REASONS } from "../../../extproc/core/seeding/eligibility.js";
+import { HEADROOM_GAPS, SLOT_BLOCKS } from "../../../extproc/core/seeding/headroom.js";
+import { SEED_REFUSALS } from "../../../extproc/core/seeding/refusals.js";
+import { REPLICATION_RESULTS } from "../../../extproc/core/selection/decision.js";
+import { PROTECTION_PHASES } from "../../../extproc/core/prefixes/protections.js";
 import { SeedingMetrics } from "../../../extproc/edge/telemetry/seeding-metrics.js";
 import { POOL, tokens } from "../../core/selection/support.js";
 import { free, FULL, SeedBench, type SeedBenchOptions } from "../../core/seeding/support.js";
+
+type SeedFault = NonNullable<Extract<SeedRecord, { kind: "seeded" }>["uncommitted"]>;
+
+/** Every fault of an answer; the compiler says when one is missing. */
+const FAULTS: Readonly<Record<SeedFault, true>> = {
+  ...{ no_answer: true, no_attributes: true, not_worker_answer: true, other_cluster: true },
+  ...{ several_attempts: true, bad_status: true, incomplete: true, too_large: true },
+  ...{ wrong_kind: true, unfinished: true, no_usage: true },
+};
 
 async function linesOf(registry: Registry): Promise<readonly string[]> {
   return (await registry.metrics()).split("\n").filter((line) => line.startsWith("weir_"));
@@ -115,5 +131,33 @@ describe("metrics of seeding", () => {
       'weir_seed_ineligible_total{partition="pool",reason="no_proof"} 1',
       'weir_seed_uncommitted_total{partition="pool",reason="bad_status"} 1',
     ]);
+  });
+});
+
+describe("docs/seeding.md", () => {
+  const page = readFileSync("docs/seeding.md", "utf8");
+
+  it("has a row for every reason, result and state, and for no reason that does not exist", () => {
+    const rows = page
+      .split("\n")
+      .filter((line) => line.startsWith("| `"))
+      .flatMap((line) => [...(line.split("|")[1] ?? "").matchAll(/`([a-z_]+)`/g)])
+      .map(([, name = ""]) => name);
+    const seedResults = REPLICATION_RESULTS.filter((result) => result.includes("seed"));
+    const reasons = [
+      ...[...INELIGIBLE_REASONS, ...SEED_REFUSALS, ...Object.keys(FAULTS)],
+      ...[...HEADROOM_GAPS, ...SLOT_BLOCKS, ...PROTECTION_PHASES],
+      ...[...seedResults, "leased_worker_block"],
+    ];
+    // Names of proof sources and engines, and fields of the page of state, stand in tables as well.
+    const others = [
+      ...["credits", "scheduler", "sglang", "vllm", "trtllm", "triton"],
+      ...["partitions", "seed_cap", "proof_source", "model", "url", "revision"],
+      ...["telemetry_revision", "age_ms", "phase", "blocks", "partition", "slots", "reason"],
+      ...["live_load", "reported", "event", "count", "kind", "outcome"],
+    ];
+    for (const reason of reasons) expect(rows, reason).to.include(reason);
+    for (const row of rows) expect([...reasons, ...others], row).to.include(row);
+    for (const outcome of SEED_OUTCOMES) expect(page, outcome).to.contain(`\`${outcome}\``);
   });
 });
