@@ -298,6 +298,13 @@ seeding: { partitions: [m], seed_cap: 1, proof_source: scheduler }
       "models: [k3], labels: { admission_partition: ' ' } }",
     );
     expect(problemsOf(label)).to.have.length(2);
+    const models = "k3: { policy: cache_aware, aliases: [k] }";
+    const alias = text({ models, seeding: ON.replace("[k3]", "[k3, rest]") });
+    expect(
+      problemsOf(
+        alias.replace("cluster: b, engine: sglang, models: [k3]", "cluster: b, models: [k]"),
+      ),
+    ).to.have.length(1);
     const partition = text({ scheduler: SCHEDULER.replace("queue_size: 8", "queue_size: -1") });
     expect(problemsOf(partition)).to.have.length(1);
   });

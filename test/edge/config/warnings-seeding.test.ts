@@ -70,7 +70,8 @@ describe("warnings about seeding", () => {
     const ranks = (engine: string, count: number, port: number): string =>
       `engine: ${engine}, labels: { max_running_requests: 8 }, ` +
       `kv_events: { endpoint: "tcp://h:${String(port)}", ranks: ${String(count)} }`;
-    const workers = [ranks("vllm", 2, 5000), ranks("vllm", 1, 5010), ranks("sglang", 2, 5020)];
+    const bare = ranks("vllm", 2, 5000).replace("labels: { max_running_requests: 8 }, ", "");
+    const workers = [bare, ranks("vllm", 1, 5010), ranks("sglang", 2, 5020)];
     const models = "m: { policy: cache_aware, ownership: events }";
     expect(warningsOf(seeding({ workers, models }))).to.deep.equal([
       "kv_events.ranks: more than one at workers[0], whose engines report no ceiling for each rank, so it " +
