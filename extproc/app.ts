@@ -137,7 +137,7 @@ export class App {
     });
     this.desk = core.desk;
     this.workers = core.workers;
-    observeCore(this.#metrics, core, now);
+    observeCore(this.#metrics, core, config, now);
     this.#poller = this.#createPolling(core);
     this.#kvFeeds = this.#createFollowing(core);
     this.#sweeper = new Sweeper(core.selector.sweepPeriodMs, () => core.selector.sweep(now()));

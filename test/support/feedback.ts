@@ -23,6 +23,7 @@ export function adaptiveAdmission(
     feedback_max_token_usage: 0.9,
     feedback_throughput_improvement_ratio: 0.02,
     feedback_reference_rule: false,
+    engine_metrics: false,
     ...over,
   };
 }

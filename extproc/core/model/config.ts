@@ -184,6 +184,8 @@ export interface AdaptiveAdmissionConfig {
   readonly feedback_throughput_improvement_ratio: number;
   /** The older estimator: a fixed margin, no probing downwards, no bridging of lost polls. */
   readonly feedback_reference_rule: boolean;
+  /** What engines report is exported per worker, and asked for even if nothing else needs it. */
+  readonly engine_metrics: boolean;
 }
 
 /** Shares among the requests for one model: named tenants, and all others in one bucket. */

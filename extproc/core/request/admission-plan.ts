@@ -107,8 +107,7 @@ export function planAdmission(
   if (model === undefined) return { ok: false, rejection: unknownModel(named) };
   const { partitions } = rules;
   const place =
-    creditPlace(partitions, caller) ??
-    choosePartition(partitions, caller.partitionHint, model);
+    creditPlace(partitions, caller) ?? choosePartition(partitions, caller.partitionHint, model);
   if ("rejection" in place) return { ok: false, rejection: place.rejection };
   if (!rules.selector.isServed(model, place.partition)) {
     return {

@@ -99,7 +99,7 @@ export function assembleCore(options: CoreOptions): Core {
     },
   });
   const telemetry =
-    feedback === undefined && !readsEngineLoad(config)
+    feedback === undefined && !wantsEngineLoad(config)
       ? undefined
       : new TelemetryStore({ workers, onPublished: follow });
   const planner = new SlotPlanner({
@@ -196,12 +196,12 @@ function createRateCheck(
   return new RateCheck(perSecond, scheduler.max_concurrent_requests ?? fleet.total, now);
 }
 
-/** Choosing workers goes by what the engines report, whatever admission does with it. */
-function readsEngineLoad({ models, selection }: WeirConfig): boolean {
+/** Choosing workers, or an onlooker, goes by what the engines report, whatever admission does with it. */
+function wantsEngineLoad({ models, selection, adaptive_admission }: WeirConfig): boolean {
   const { engine_load, balance_token_usage_threshold, overload_token_usage_threshold } = selection;
   const byUsage = Math.min(balance_token_usage_threshold, overload_token_usage_threshold) < 1;
   const cacheAware = [...models.values()].some(({ policy }) => policy === "cache_aware");
-  return cacheAware && (engine_load || byUsage);
+  return adaptive_admission.engine_metrics || (cacheAware && (engine_load || byUsage));
 }
 
 function createSelection(

@@ -109,6 +109,8 @@ export const DEFAULTS = {
     // Throughput of a busy engine scatters by about as much from sample to sample.
     feedback_throughput_improvement_ratio: 0.02,
     feedback_reference_rule: false,
+    // Five series per worker and rank, which engines export themselves.
+    engine_metrics: false,
     // Limits a few answers old; a question costs an engine some milliseconds.
     load_monitor_interval_secs: 10,
   },

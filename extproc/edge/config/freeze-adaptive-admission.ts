@@ -29,6 +29,7 @@ export function adaptiveAdmissionConfig(
     feedback_max_token_usage: section.feedback_max_token_usage,
     feedback_throughput_improvement_ratio: section.feedback_throughput_improvement_ratio,
     feedback_reference_rule: section.feedback_reference_rule,
+    engine_metrics: section.engine_metrics,
   };
 }
 

@@ -70,6 +70,9 @@ export const adaptiveAdmissionSection = mapping({
   feedback_reference_rule: onOff
     .default(ADAPTIVE.feedback_reference_rule)
     .describe("The older estimator with its fixed margin, for comparison."),
+  engine_metrics: onOff
+    .default(ADAPTIVE.engine_metrics)
+    .describe("Export what each engine reports, per worker and rank, in any mode."),
   load_monitor_interval_secs: loadInterval
     .default(ADAPTIVE.load_monitor_interval_secs)
     .describe("Time between two questions to a worker for its load."),

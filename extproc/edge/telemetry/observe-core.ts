@@ -1,12 +1,19 @@
 // Connects the gauges with the parts of the core that they read.
 
+import type { WeirConfig } from "../../core/model/config.js";
 import type { Core } from "../../core/request/assembly.js";
 import type { MonotonicMs } from "../../core/model/time.js";
+import { observeEngines } from "./engine-metrics.js";
 import type { Metrics } from "./metrics.js";
 
 /** To be called once, when the core exists. */
-export function observeCore(metrics: Metrics, core: Core, now: () => MonotonicMs): void {
-  const { desk, workers, feedback, planner, selector, seeder, slots } = core;
+export function observeCore(
+  metrics: Metrics,
+  core: Core,
+  { adaptive_admission }: Pick<WeirConfig, "adaptive_admission">,
+  now: () => MonotonicMs,
+): void {
+  const { desk, workers, telemetry, feedback, planner, selector, seeder, slots } = core;
   metrics.observe({
     partitions: () => desk.partitions(now()),
     capacity: () => slots().fleet,
@@ -18,6 +25,9 @@ export function observeCore(metrics: Metrics, core: Core, now: () => MonotonicMs
   metrics.selection.observe({ selector, workers });
   metrics.credits.observe(core.credits, () => desk.partitions(now()));
   metrics.seeding.observe({ seeder, protections: selector.protections, now });
+  if (adaptive_admission.engine_metrics && telemetry !== undefined) {
+    observeEngines(metrics.registry, { workers, telemetry });
+  }
   if (feedback === undefined) return;
   metrics.feedback.observe({
     controller: feedback,

@@ -29,6 +29,7 @@ describe("adaptive_admission", () => {
       "feedback_max_token_usage",
       "feedback_throughput_improvement_ratio",
       "feedback_reference_rule",
+      "engine_metrics",
     );
   });
 
@@ -37,7 +38,8 @@ describe("adaptive_admission", () => {
       "mode: enforce, strategy: engine_feedback, estimator_half_life_secs: 60, min_load_coverage: 1, " +
         "feedback_probe_requests_per_healthy_replica: 0, " +
         "feedback_max_waiting_requests_per_healthy_replica: 5, feedback_max_token_usage: 0.5, " +
-        "feedback_throughput_improvement_ratio: 0.1, feedback_reference_rule: true",
+        "feedback_throughput_improvement_ratio: 0.1, feedback_reference_rule: true, " +
+        "engine_metrics: true",
     );
     const { adaptive_admission } = configOf(text);
     expect(Object.isFrozen(adaptive_admission)).to.equal(true);
@@ -50,6 +52,7 @@ describe("adaptive_admission", () => {
       feedback_max_token_usage: 0.5,
       feedback_throughput_improvement_ratio: 0.1,
       feedback_reference_rule: true,
+      engine_metrics: true,
     });
   });
 

@@ -82,6 +82,16 @@ envoy: { tls: { certificate_file: c, private_key_file: k, client_ca: x } }
         "selection.cache_threshold",
       ],
       ["cache_aware_engine_load: true", "cache_aware_engine_load", "selection.engine_load"],
+      ["engine_metrics: true", "engine_metrics", "adaptive_admission.engine_metrics"],
+      ["priority_scheduler_enabled: true", "priority_scheduler_enabled", "scheduler.enabled"],
+      ["capacity_credit_generation: g", "capacity_credit_generation", "credits.generation"],
+      ["capacity_credit_ttl_ms: 1", "capacity_credit_ttl_ms", "credits.ttl_ms"],
+      [
+        "capacity_credit_terminal_retention_secs: 1",
+        "capacity_credit_terminal_retention_secs",
+        "credits.terminal_retention_secs",
+      ],
+      ["capacity_credit_required: true", "capacity_credit_required", "credits.required"],
       ["model_policy: {}", "model_policy", "models.<name>.policy"],
     ];
     for (const [text, path, now] of renamed) {

@@ -86,6 +86,7 @@ describe("loading a configuration", () => {
       feedback_max_token_usage: 0.9,
       feedback_throughput_improvement_ratio: 0.02,
       feedback_reference_rule: false,
+      engine_metrics: false,
     });
     expect(config.selection).to.deep.equal({
       cache_threshold: 0.3,

@@ -160,6 +160,7 @@ const BOUNDS: readonly Bound[] = [
     "1.0001",
   ),
   onOff("adaptive_admission.feedback_reference_rule"),
+  onOff("adaptive_admission.engine_metrics"),
   whole("adaptive_admission.load_monitor_interval_secs", 1, 30),
   decimal("selection.cache_threshold", "0", "1", "-0.01", "1.01"),
   whole("selection.balance_abs_threshold", 0, 4_294_967_295),
