@@ -56,6 +56,8 @@ export interface LeaseWish {
   readonly target: LeaseTarget;
   readonly partition: PartitionName;
   readonly model: ModelId;
+  /** Ordinary requests keep away from the worker meanwhile; true when it is not said. */
+  readonly exclusive?: boolean;
 }
 
 export type LeaseGrant =
@@ -145,8 +147,8 @@ export class Leases {
   acquire(wish: LeaseWish, now: MonotonicMs): LeaseGrant {
     const refusal = this.#refusal(wish, now);
     if (refusal !== undefined) return { ok: false, refusal };
-    const { target, partition, model } = wish;
-    const unbook = this.#options.bookings.holdLease(target.worker, partition, model);
+    const { target, partition, model, exclusive = true } = wish;
+    const unbook = this.#options.bookings.holdLease(target.worker, partition, model, exclusive);
     invariant(unbook !== undefined, "a registered worker without lease and claim can be leased");
     const lease = new Lease({ options: this.#options, active: this.#active }, wish, unbook, now);
     this.#active.set(partition, lease);

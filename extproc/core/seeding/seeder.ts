@@ -103,7 +103,10 @@ export class Seeder {
     const planning = this.#planner.plan({ query, rule, workers, targets }, now);
     if (!planning.ok) return { ok: false, refusal: `plan_${planning.refusal}` };
     const { plan } = planning;
-    const grant = this.leases.acquire({ target: plan.target, partition, model }, now);
+    // An owner that had room is no secret to keep: were it kept from ordinary requests, a stream of
+    // refused ones would hold it for good, and they would all go to the other owners.
+    const exclusive = plan.claim !== undefined;
+    const grant = this.leases.acquire({ target: plan.target, partition, model, exclusive }, now);
     if (!grant.ok) {
       plan.claim?.drop(false, now);
       return { ok: false, refusal: `lease_${grant.refusal}` };

@@ -49,11 +49,12 @@ export function findCandidates(
   for (const worker of fleet.registry.serving(model)) {
     if (fleet.partitionOf(worker, model) !== partition) continue;
     const lease = bookings.leaseOf(worker.identity.generation);
-    if (lease?.model === model && lease.partition === partition) leases += 1;
+    const taken = lease?.exclusive === true;
+    if (taken && lease.model === model && lease.partition === partition) leases += 1;
     if (!worker.usable(now)) continue;
     healthy.push(worker);
     if (!isAllowed(worker, query)) continue;
-    if (lease === undefined) selectable.push(worker);
+    if (!taken) selectable.push(worker);
     else withheld = true;
   }
   return { healthy, selectable, leases, withheld };

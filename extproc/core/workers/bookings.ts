@@ -12,11 +12,13 @@ import { invariant } from "../model/invariant.js";
 import type { WorkerRegistry } from "./registry.js";
 import type { Disposer, Worker, WorkerIdentity } from "./worker.js";
 
-/** The one seed that has a worker for itself. */
+/** The one seed that a worker has. */
 export interface SeedLease {
   readonly identity: WorkerIdentity;
   readonly partition: PartitionName;
   readonly model: ModelId;
+  /** The seed has the worker for itself. */
+  readonly exclusive: boolean;
 }
 
 export interface BookingsOptions {
@@ -75,11 +77,12 @@ export class Bookings {
   /**
    * Makes a choice visible until the request is live load: hold the load first, then release the claim,
    * so that at no instant the request is counted nowhere. Refused (undefined) when the worker is not
-   * exactly the registered one, does not serve the model in this partition, or is leased to a seed.
+   * exactly the registered one, does not serve the model in this partition, or is a seed's alone.
    */
   claim(worker: Worker, partition: PartitionName, model: ModelId): Disposer | undefined {
     const { generation } = worker.identity;
-    if (!this.#isCurrent(worker, partition, model) || this.leaseOf(generation) !== undefined) {
+    const taken = this.leaseOf(generation)?.exclusive === true;
+    if (taken || !this.#isCurrent(worker, partition, model)) {
       return undefined;
     }
     const book = this.#bookOf(generation);
@@ -94,14 +97,21 @@ export class Bookings {
    * Gives the worker to one seed until the returned disposer is called. Refused (undefined) when the
    * worker is not exactly the registered one, is leased already, or somebody has a claim on it. Whether
    * the worker has room at all is asked by the caller.
+   *
+   * @param exclusive nobody else may be sent there meanwhile
    */
-  holdLease(worker: Worker, partition: PartitionName, model: ModelId): Disposer | undefined {
+  holdLease(
+    worker: Worker,
+    partition: PartitionName,
+    model: ModelId,
+    exclusive = true,
+  ): Disposer | undefined {
     const { identity } = worker;
     const { generation } = identity;
     if (!this.#isCurrent(worker, partition, model)) return undefined;
     if (this.leaseOf(generation) !== undefined || this.claims(generation) > 0) return undefined;
     const book = this.#bookOf(generation);
-    book.lease = { identity, partition, model };
+    book.lease = { identity, partition, model, exclusive };
     return this.#once(generation, book, () => {
       book.lease = undefined;
     });

@@ -594,6 +594,27 @@ describe("ordinary requests around a seed", () => {
     expect(bench.where(ask)).to.equal("w1 routing_key");
   });
 
+  it("may go to an owner that had room after all, while a refused one is under way to it", () => {
+    const bench = new SeedBench();
+    for (const worker of [0, 1]) bench.stored(worker, PROMPT);
+    bench.room([FULL, free(38), free(38)]);
+    const { end } = bench.sent();
+    expect([...bench.seeder.leases.all()].map(({ worker }) => worker)).to.deep.equal([
+      bench.worker(1),
+    ]);
+    // Owner 0 bears the same, so they would take turns.
+    bench.worker(0).runtime.holdLoad();
+    bench.worker(0).runtime.holdLoad();
+    expect(bench.where({ prompt: PROMPT })).to.equal("w1 cached_owner_hold");
+    expect(bench.where({ prompt: tokens(91, 98), targetWorkerUrl: url(1) })).to.match(/^w1 /);
+    // The next refused one has no place all the same: there is one at a time.
+    expect(bench.seeds()).to.equal("plan_no_clean_peer");
+    end(true);
+    expect(bench.selector.bookings.leaseOf(bench.worker(1).identity.generation)).to.equal(
+      undefined,
+    );
+  });
+
   it("hold a claim until they are load, and no seed takes that place", () => {
     const bench = incident();
     const elsewhere = bench.chosen({ prompt: tokens(91, 98), targetWorkerUrl: url(1) });

@@ -97,6 +97,7 @@ describe("Bookings", () => {
       identity,
       partition: POOL,
       model: DEMO,
+      exclusive: true,
     });
     expect(bench.claim(A)).to.equal(undefined);
     expect(bench.lease(A)).to.equal(undefined);
@@ -104,6 +105,19 @@ describe("Bookings", () => {
     release?.();
     expect(bench.bookings.leaseOf(identity.generation)).to.equal(undefined);
     expect(bench.claim(A)).not.to.equal(undefined);
+  });
+
+  it("lets others claim a worker whose lease is not exclusive, but gives it no second lease", () => {
+    const bench = new Bench();
+    const { bookings } = bench;
+    const release = bookings.holdLease(bench.worker(A), POOL, DEMO, false);
+    expect(release).not.to.equal(undefined);
+    const claim = bench.claim(A);
+    expect(claim).not.to.equal(undefined);
+    claim?.();
+    expect(bench.lease(A)).to.equal(undefined);
+    release?.();
+    expect(bench.lease(A)).not.to.equal(undefined);
   });
 
   it("does not let a late release end a newer lease", () => {
