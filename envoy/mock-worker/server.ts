@@ -108,7 +108,7 @@ async function serve(
     if (!serveProbe(worker, plain)) notFound(response);
     return;
   }
-  const seen = worker.log.enter(request);
+  const seen = worker.log.enter(request, response);
   const dialect = dialectOf(path);
   if (dialect !== undefined) {
     if (request.method === "POST")

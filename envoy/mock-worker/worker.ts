@@ -65,7 +65,7 @@ export function createWorker(
     clock,
     cache,
   });
-  const log = new RequestLog();
+  const log = new RequestLog(clock);
   return {
     options,
     clock,

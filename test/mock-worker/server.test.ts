@@ -87,6 +87,37 @@ describe("mock worker, what reached it", () => {
     });
   });
 
+  it("says from when to when each was there, by the worker's clock", async () => {
+    await withWorker({ clock: "manual", msPerToken: 100 }, async (worker) => {
+      const [body, leaving] = [chatBody("hi", { max_tokens: 2 }), new AbortController()];
+      const answered = post(worker, { path: PATH, body });
+      await until(() => worker.state().running === 1);
+      const [here] = worker.state().last_requests;
+      expect(here?.left_at_ms).to.equal(null);
+      // Prefill ends in a later turn, and tokens count from there.
+      await until(() => worker.state().tokens.prompt > 0);
+      worker.advance(200);
+      await answered;
+      const gone = post(worker, { path: PATH, body, signal: leaving.signal }).catch(() => "left");
+      await until(() => worker.state().running === 1);
+      worker.advance(30);
+      leaving.abort();
+      await until(() => worker.state().cancelled === 1);
+      await gone;
+      const start = here?.arrived_at_ms ?? NaN;
+      const visits = worker
+        .state()
+        .last_requests.map((seen) => [
+          seen.arrived_at_ms - start,
+          (seen.left_at_ms ?? NaN) - start,
+        ]);
+      expect(visits).to.deep.equal([
+        [0, 200],
+        [200, 230],
+      ]);
+    });
+  });
+
   it("keeps the last 50 and drops the one before them", async () => {
     await withWorker({}, async (worker) => {
       for (let i = 0; i < 51; i += 1) await statusOf(worker, `/v1/models?i=${String(i)}`);

@@ -71,6 +71,7 @@ class Lane {
   /** By tenant, in the order of their turns. */
   readonly #backlogs = new Map<string, Item[]>();
   readonly #sleepers = new Set<() => void>();
+  readonly #pauses = new Set<() => void>();
 
   add(item: Item): void {
     const { tenant } = item.work;
@@ -96,17 +97,33 @@ class Lane {
     for (const wake of [...this.#sleepers]) wake();
   }
 
-  sleep(ms: number | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const wake = (): void => {
-        clearTimeout(timer);
-        this.#sleepers.delete(wake);
-        resolve();
-      };
-      const timer = ms === undefined ? undefined : setTimeout(wake, ms);
-      this.#sleepers.add(wake);
-    });
+  /** Ends every sleep and every pause: there will be no work any more. */
+  end(): void {
+    this.wake();
+    for (const wake of [...this.#pauses]) wake();
   }
+
+  sleep(ms: number | undefined): Promise<void> {
+    return wait(this.#sleepers, ms);
+  }
+
+  /** A refusal that no returned slot makes undone is waited out. */
+  pause(ms: number): Promise<void> {
+    return wait(this.#pauses, ms);
+  }
+}
+
+/** Waits for the time, without one for ever, or until it is woken by its entry among `waits`. */
+function wait(waits: Set<() => void>, ms: number | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const wake = (): void => {
+      clearTimeout(timer);
+      waits.delete(wake);
+      resolve();
+    };
+    const timer = ms === undefined ? undefined : setTimeout(wake, ms);
+    waits.add(wake);
+  });
 }
 
 export class BacklogAllocator {
@@ -143,7 +160,7 @@ export class BacklogAllocator {
     this.stopReason ??= reason;
     for (const lane of this.#lanes.values()) {
       for (let item = lane.take(); item !== undefined; item = lane.take()) item.done(STOPPED);
-      lane.wake();
+      lane.end();
     }
     await Promise.all(this.#hands);
   }
@@ -183,7 +200,7 @@ export class BacklogAllocator {
       const step = await this.#try(lane, work, ask, counts);
       if (step.kind === "result") return step.result;
       counts.replaced += 1;
-      if (step.waitMs > 0) await lane.sleep(step.waitMs);
+      if (step.waitMs > 0) await lane.pause(step.waitMs);
     }
     return STOPPED;
   }
