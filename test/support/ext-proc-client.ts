@@ -11,7 +11,10 @@ import * as grpc from "@grpc/grpc-js";
 import { App, type AppOptions } from "../../extproc/app.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import { sumOf } from "../../extproc/core/scheduler/admission.js";
-import { GrpcTransport } from "../../extproc/edge/envoy/grpc-transport.js";
+import type { CreateTransport } from "../../extproc/edge/envoy/create-transport.js";
+import { GrpcJsTransport } from "../../extproc/edge/envoy/transport/grpc-js-transport.js";
+import { H2cTransport } from "../../extproc/edge/envoy/transport/h2c/h2c-transport.js";
+import { Http2Transport } from "../../extproc/edge/envoy/transport/http2-transport.js";
 import { now } from "../../extproc/edge/runtime/clock.js";
 import { silentLog } from "../../extproc/edge/telemetry/log.js";
 import { testConfig, type ConfigSketch } from "./config.js";
@@ -232,24 +235,28 @@ export interface TransportUnderTest {
   readonly name: string;
   /** A fresh listen address, as in weir.yaml; `folder` is there for files. */
   readonly address: (folder: string) => Promise<string>;
-  readonly create: NonNullable<AppOptions["transport"]>;
+  readonly create: CreateTransport;
 }
 
-const createGrpc: TransportUnderTest["create"] = (open, maxReceiveBytes) =>
-  new GrpcTransport(open, { maxReceiveBytes });
-
-export const TRANSPORTS: readonly TransportUnderTest[] = [
-  {
-    name: "gRPC over TCP",
-    address: async () => `127.0.0.1:${String(await freePort())}`,
-    create: createGrpc,
-  },
-  {
-    name: "gRPC over a unix socket",
-    address: (folder) => Promise.resolve(`unix:${join(folder, "ext-proc.sock")}`),
-    create: createGrpc,
-  },
+const SERVERS: readonly (readonly [name: string, create: CreateTransport])[] = [
+  ["h2c", (open, options) => new H2cTransport(open, options)],
+  ["http2", (open, options) => new Http2Transport(open, options)],
+  ["grpc-js", (open, options) => new GrpcJsTransport(open, options)],
 ];
+
+/** Every server over both kinds of address. */
+export const TRANSPORTS: readonly TransportUnderTest[] = SERVERS.flatMap(([name, create]) => [
+  {
+    name: `${name} over TCP`,
+    address: async () => `127.0.0.1:${String(await freePort())}`,
+    create,
+  },
+  {
+    name: `${name} over a unix socket`,
+    address: (folder) => Promise.resolve(`unix:${join(folder, "ext-proc.sock")}`),
+    create,
+  },
+]);
 
 export interface WeirOptions {
   readonly config?: ConfigSketch;

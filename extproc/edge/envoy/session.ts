@@ -21,7 +21,7 @@ import type { EvidenceReader } from "./evidence.js";
 import { contentEncoding, requestHead, responseHead } from "./heads.js";
 import type { BodyMessage, HeadersMessage, InboundMessage } from "./messages.js";
 import type { RequestPhase } from "./replies.js";
-import type { Exchange, ExchangeHandler } from "./transport.js";
+import type { Exchange, ExchangeHandler } from "./transport/transport.js";
 
 /** How long a decoder may go on after the end of a stream before its usage counts as missing. */
 export const DECODER_GRACE_MS = 1_000;
