@@ -238,25 +238,27 @@ export interface TransportUnderTest {
   readonly create: CreateTransport;
 }
 
-const SERVERS: readonly (readonly [name: string, create: CreateTransport])[] = [
-  ["h2c", (open, options) => new H2cTransport(open, options)],
-  ["http2", (open, options) => new Http2Transport(open, options)],
-  ["grpc-js", (open, options) => new GrpcJsTransport(open, options)],
+const tcpAddress = async (): Promise<string> => `127.0.0.1:${String(await freePort())}`;
+const unixAddress = (folder: string): Promise<string> =>
+  Promise.resolve(`unix:${join(folder, "ext-proc.sock")}`);
+
+const createH2c: CreateTransport = (open, options) => new H2cTransport(open, options);
+const createHttp2: CreateTransport = (open, options) => new Http2Transport(open, options);
+const createGrpcJs: CreateTransport = (open, options) => new GrpcJsTransport(open, options);
+
+/** Every server, and both kinds of address: the default one over each. */
+export const TRANSPORTS: readonly TransportUnderTest[] = [
+  { name: "h2c over TCP", address: tcpAddress, create: createH2c },
+  { name: "h2c over a unix socket", address: unixAddress, create: createH2c },
+  { name: "http2 over a unix socket", address: unixAddress, create: createHttp2 },
+  { name: "grpc-js over TCP", address: tcpAddress, create: createGrpcJs },
 ];
 
-/** Every server over both kinds of address. */
-export const TRANSPORTS: readonly TransportUnderTest[] = SERVERS.flatMap(([name, create]) => [
-  {
-    name: `${name} over TCP`,
-    address: async () => `127.0.0.1:${String(await freePort())}`,
-    create,
-  },
-  {
-    name: `${name} over a unix socket`,
-    address: (folder) => Promise.resolve(`unix:${join(folder, "ext-proc.sock")}`),
-    create,
-  },
-]);
+/** The servers over the other kind of address, for the suites that are about transports. */
+export const MORE_TRANSPORTS: readonly TransportUnderTest[] = [
+  { name: "http2 over TCP", address: tcpAddress, create: createHttp2 },
+  { name: "grpc-js over a unix socket", address: unixAddress, create: createGrpcJs },
+];
 
 export interface WeirOptions {
   readonly config?: ConfigSketch;
@@ -271,8 +273,9 @@ export type StartWeir = (options?: WeirOptions) => Promise<WeirUnderTest>;
 export function describeTransports(
   title: string,
   suite: (start: StartWeir, transport: TransportUnderTest) => void,
+  transports: readonly TransportUnderTest[] = TRANSPORTS,
 ): void {
-  for (const transport of TRANSPORTS) {
+  for (const transport of transports) {
     describe(`${title}, ${transport.name}`, () => {
       suite((options) => startWeir(transport, options), transport);
     });

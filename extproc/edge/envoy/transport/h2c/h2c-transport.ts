@@ -12,25 +12,25 @@ import { HealthService } from "../health-service.js";
 import { listenOn } from "../listen-on.js";
 import type { OpenExchange, Transport, TransportOptions } from "../transport.js";
 import { H2cConnection } from "./connection.js";
-import { CONNECTIONS_MAX, LINGER_MS, PREFACE_TIMEOUT_MS, UNSENT_BYTES_MAX } from "./limits.js";
-
-/** Unsent bytes from which on the peer is not read either. */
-const READ_PAUSE_BYTES = 1_048_576;
+import { SOCKET_LIMITS, type SocketLimits } from "./limits.js";
 
 export class H2cTransport implements Transport {
   readonly #server: Server;
   readonly #services: Services;
   readonly #options: TransportOptions;
+  readonly #limits: SocketLimits;
   readonly #peers = new Set<Peer>();
 
-  constructor(open: OpenExchange, options: TransportOptions) {
+  /** `limits` are for tests. */
+  constructor(open: OpenExchange, options: TransportOptions, limits: SocketLimits = SOCKET_LIMITS) {
     this.#services = { open, health: new HealthService() };
     this.#options = options;
-    const socketOptions = { noDelay: true, highWaterMark: READ_PAUSE_BYTES };
+    this.#limits = limits;
+    const socketOptions = { noDelay: true, highWaterMark: limits.readPauseBytes };
     this.#server = createServer(socketOptions, (socket) => {
       this.#accept(socket);
     });
-    this.#server.maxConnections = CONNECTIONS_MAX;
+    this.#server.maxConnections = limits.connectionsMax;
   }
 
   async listen(address: ListenAddress): Promise<ListenAddress> {
@@ -57,7 +57,7 @@ export class H2cTransport implements Transport {
   }
 
   #accept(socket: Socket): void {
-    const peer = new Peer(socket, this.#services, this.#options);
+    const peer = new Peer(socket, this.#services, this.#options, this.#limits);
     this.#peers.add(peer);
     socket.on("close", () => {
       this.#peers.delete(peer);
@@ -68,12 +68,14 @@ export class H2cTransport implements Transport {
 /** A connection and its socket. */
 class Peer {
   readonly #socket: Socket;
+  readonly #limits: SocketLimits;
   readonly #connection: H2cConnection;
   #flushAsked = false;
   #timer: NodeJS.Timeout;
 
-  constructor(socket: Socket, services: Services, options: TransportOptions) {
+  constructor(socket: Socket, services: Services, options: TransportOptions, limits: SocketLimits) {
     this.#socket = socket;
+    this.#limits = limits;
     this.#connection = new H2cConnection({
       services,
       maxMessageBytes: options.maxReceiveBytes,
@@ -91,7 +93,7 @@ class Peer {
     });
     this.#timer = setTimeout(() => {
       if (!this.#connection.greeted) this.cut();
-    }, PREFACE_TIMEOUT_MS).unref();
+    }, limits.prefaceTimeoutMs).unref();
     socket.on("data", (chunk) => {
       this.#connection.receive(chunk);
     });
@@ -129,7 +131,7 @@ class Peer {
     socket.cork();
     for (const chunk of chunks) socket.write(chunk);
     socket.uncork();
-    if (socket.writableLength > UNSENT_BYTES_MAX) this.cut();
+    if (socket.writableLength > this.#limits.unsentBytesMax) this.cut();
     // A peer that does not read is not read either: it cannot make us answer for ever.
     else if (socket.writableNeedDrain) socket.pause();
   }
@@ -141,6 +143,6 @@ class Peer {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.cut();
-    }, LINGER_MS).unref();
+    }, this.#limits.lingerMs).unref();
   }
 }

@@ -12,8 +12,6 @@ export const HEADER_BLOCK_FRAMES_MAX = 16;
 export const HEADER_TABLE_BYTES_MAX = 4_096;
 /** Open streams of a connection: as many requests as Envoy is configured to have in flight. */
 export const STREAMS_MAX = 100_000;
-/** Open connections. Envoy has one per worker thread, and a second one in a change-over. */
-export const CONNECTIONS_MAX = 1_024;
 /**
  * Bytes a peer may send on one stream, and on all together, before it must wait for a window update.
  * What arrives is read in the same turn, so a window protects nothing and each update costs Envoy
@@ -26,8 +24,6 @@ export const CONNECTION_WINDOW_BYTES = 1024 * 1024 * 1024;
  * is the answer to more than ten thousand messages the peer has sent and not let us answer.
  */
 export const QUEUED_BYTES_MAX = 16 * 1024 * 1024;
-/** Bytes that were written and that the peer's socket has not taken: then it is given up. */
-export const UNSENT_BYTES_MAX = 64 * 1024 * 1024;
 /**
  * Streams reset by the peer, or because of it, as a burst and per second. An Envoy without graceful
  * close resets each stream it ends, so the limit lies above any rate of requests one process serves.
@@ -40,7 +36,25 @@ export const RESETS_PER_SECOND_MAX = 20_000;
  */
 export const IDLE_FRAMES_BURST_MAX = 1_000;
 export const IDLE_FRAMES_PER_SECOND_MAX = 100;
-/** Time a new connection has to send its preface. A local peer sends it with the first packet. */
-export const PREFACE_TIMEOUT_MS = 10_000;
-/** Time between our last frame and the end of the socket, in which the peer may read it. */
-export const LINGER_MS = 1_000;
+
+/** Bounds of the sockets under the connections. */
+export interface SocketLimits {
+  /** Open connections. Envoy has one per worker thread, and a second one in a change-over. */
+  readonly connectionsMax: number;
+  /** Bytes that were written and that the peer has not taken, from which on it is not read either. */
+  readonly readPauseBytes: number;
+  /** The same, and the connection is given up: held requests may be answered without being read. */
+  readonly unsentBytesMax: number;
+  /** Time a new connection has for its preface. A local peer sends it with the first packet. */
+  readonly prefaceTimeoutMs: number;
+  /** Time between our last frame and the end of the socket, in which the peer may read it. */
+  readonly lingerMs: number;
+}
+
+export const SOCKET_LIMITS: SocketLimits = {
+  connectionsMax: 1_024,
+  readPauseBytes: 1_048_576,
+  unsentBytesMax: 64 * 1024 * 1024,
+  prefaceTimeoutMs: 10_000,
+  lingerMs: 1_000,
+};
