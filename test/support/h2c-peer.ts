@@ -253,7 +253,7 @@ export function words({ type, flags, streamId, payload }: Frame): string {
 
 /** Our own blocks are plain literals, so the status can be read without HPACK. */
 function grpcStatus(block: Buffer): string {
-  const found = /grpc-status[\x01\x02](\d+)/.exec(block.toString("latin1"));
+  const found = /grpc-status.(\d+)/s.exec(block.toString("latin1"));
   const head = block[0] === 0x88 ? " 200" : "";
   return `${head}${found === null ? "" : ` status ${found[1] ?? ""}`}`;
 }

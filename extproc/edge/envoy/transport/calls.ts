@@ -41,6 +41,7 @@ export function handlerOf(services: Services, path: string | undefined, call: Ca
       return services.health.check(call);
     case HEALTH_WATCH_PATH:
       return services.health.watch(call);
+    case undefined:
     default:
       return new UnknownCall(call);
   }

@@ -108,6 +108,9 @@ export function readSettings(payload: Buffer, settings: PeerSettings): void {
           throw new ConnectionError(PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of bounds");
         }
         settings.maxFrameBytes = value;
+        break;
+      default:
+      // The others bound what a server must not do anyway, or are not known.
     }
   }
 }
