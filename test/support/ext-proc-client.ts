@@ -254,8 +254,9 @@ export const TRANSPORTS: readonly TransportUnderTest[] = [
   { name: "grpc-js over TCP", address: tcpAddress, create: createGrpcJs },
 ];
 
-/** The servers over the other kind of address, for the suites that are about transports. */
-export const MORE_TRANSPORTS: readonly TransportUnderTest[] = [
+/** Every server over both kinds of address, for the suites that are about transports. */
+export const ALL_TRANSPORTS: readonly TransportUnderTest[] = [
+  ...TRANSPORTS,
   { name: "http2 over TCP", address: tcpAddress, create: createHttp2 },
   { name: "grpc-js over a unix socket", address: unixAddress, create: createGrpcJs },
 ];

@@ -63,7 +63,9 @@ export class Session implements ExchangeHandler {
   message(bytes: Buffer): void {
     if (this.#silent) return;
     this.#guard(() => {
-      this.#handle(this.#deps.codec.decode(bytes));
+      // A request keeps the headers of its first message, which must not keep all that arrived with it.
+      const kept = this.#request === undefined ? Buffer.from(bytes) : bytes;
+      this.#handle(this.#deps.codec.decode(kept));
     });
   }
 
