@@ -38,6 +38,7 @@ export class Http2Transport implements Transport {
   readonly #server: http2.Http2Server;
   readonly #services: Services;
   readonly #sessions = new Map<http2.ServerHttp2Session, UnfinishedBudget>();
+  readonly #calls = new Set<Http2Call>();
 
   constructor(open: OpenExchange, options: TransportOptions) {
     this.#services = { open, health: new HealthService() };
@@ -59,7 +60,13 @@ export class Http2Transport implements Transport {
       const session = stream.session as http2.ServerHttp2Session | undefined;
       const budget = session === undefined ? undefined : this.#sessions.get(session);
       const messages = new MessageReader(options.maxReceiveBytes, budget ?? unfinishedBudget());
-      serve(stream, grpcPath(headers), messages, this.#services);
+      const call = new Http2Call(stream, messages);
+      this.#calls.add(call);
+      stream.on("close", () => {
+        this.#calls.delete(call);
+        call.lost();
+      });
+      call.serve(handlerOf(this.#services, grpcPath(headers), call));
     });
   }
 
@@ -80,6 +87,8 @@ export class Http2Transport implements Transport {
       }, graceMs);
       this.#server.close(() => {
         clearTimeout(timer);
+        // A server has closed before its streams say so, and every exchange is to hear of its end first.
+        for (const call of this.#calls) call.lost();
         resolve();
       });
       for (const session of this.#sessions.keys()) session.close();
@@ -93,46 +102,38 @@ function grpcPath(headers: http2.IncomingHttpHeaders): string | undefined {
   return isGrpc && headers[":method"] === "POST" ? headers[":path"] : undefined;
 }
 
-function serve(
-  stream: http2.ServerHttp2Stream,
-  path: string | undefined,
-  messages: MessageReader,
-  services: Services,
-): void {
-  const call = new Http2Call(stream, messages);
-  const handler = handlerOf(services, path, call);
-  call.handler = handler;
-  stream.on("data", (data: Buffer) => {
-    if (call.over) return;
-    const status = messages.push(data, 0, data.length, handler);
-    if (status !== OK) call.giveBack(status);
-  });
-  stream.on("end", () => {
-    if (call.over) return;
-    if (messages.between) handler.ended();
-    else call.giveBack(INTERNAL);
-  });
-  stream.on("error", () => undefined);
-  stream.on("close", () => {
-    call.lost();
-  });
-}
-
 class Http2Call implements Call {
   readonly #stream: http2.ServerHttp2Stream;
   readonly #messages: MessageReader;
-  /** Set directly after construction, because the handler is made with the call. */
-  handler: CallHandler | undefined;
-  over = false;
+  #handler: CallHandler | undefined;
+  #over = false;
 
   constructor(stream: http2.ServerHttp2Stream, messages: MessageReader) {
     this.#stream = stream;
     this.#messages = messages;
   }
 
+  /** Feeds the handler that was made with this call. */
+  serve(handler: CallHandler): void {
+    const stream = this.#stream;
+    this.#handler = handler;
+    stream.on("data", (data: Buffer) => {
+      if (this.#over) return;
+      const status = this.#messages.push(data, 0, data.length, handler);
+      if (status !== OK) this.#giveBack(status);
+    });
+    stream.on("end", () => {
+      if (this.#over) return;
+      if (this.#messages.between) handler.ended();
+      else this.#giveBack(INTERNAL);
+    });
+    // Every error is followed by "close".
+    stream.on("error", () => undefined);
+  }
+
   reply(message: Buffer): void {
     const stream = this.#stream;
-    if (this.over || stream.destroyed) return;
+    if (this.#over || stream.destroyed) return;
     if (stream.writableLength > QUEUED_BYTES_MAX) {
       // The end is told by "close", not from inside of a reply.
       stream.close(http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
@@ -146,8 +147,8 @@ class Http2Call implements Call {
 
   finish(status: number): void {
     const stream = this.#stream;
-    if (this.over) return;
-    this.over = true;
+    if (this.#over) return;
+    this.#over = true;
     this.#messages.stop();
     if (stream.destroyed) return;
     const text = STATUS_TEXTS.get(status) ?? "";
@@ -164,18 +165,18 @@ class Http2Call implements Call {
     stream.resume();
   }
 
-  /** Ends the call because of its bytes. */
-  giveBack(status: number): void {
-    if (this.over) return;
-    this.finish(status);
-    this.handler?.closed();
-  }
-
   /** The stream is gone. */
   lost(): void {
     this.#messages.stop();
-    if (this.over) return;
-    this.over = true;
-    this.handler?.closed();
+    if (this.#over) return;
+    this.#over = true;
+    this.#handler?.closed();
+  }
+
+  /** Ends the call because of its bytes. */
+  #giveBack(status: number): void {
+    if (this.#over) return;
+    this.finish(status);
+    this.#handler?.closed();
   }
 }

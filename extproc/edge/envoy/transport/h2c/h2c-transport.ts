@@ -51,6 +51,8 @@ export class H2cTransport implements Transport {
       }, graceMs);
       this.#server.close(() => {
         clearTimeout(timer);
+        // A server has closed before its sockets say so, and every exchange is to hear of its end first.
+        for (const peer of this.#peers) peer.cut();
         resolve();
       });
     });
@@ -112,7 +114,9 @@ class Peer {
     this.#connection.drain();
   }
 
+  /** Tells every open exchange at once, and closes. */
   cut(): void {
+    this.#connection.lost();
     this.#socket.destroy();
   }
 
