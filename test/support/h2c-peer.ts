@@ -3,7 +3,7 @@
 // product's own HPACK is needed to make them.
 
 import type { Exchange } from "../../extproc/edge/envoy/transport/transport.js";
-import { PROCESS_PATH } from "../../extproc/edge/envoy/transport/calls.js";
+import { PROCESS_PATH } from "../../extproc/edge/envoy/transport/call.js";
 import { HealthService } from "../../extproc/edge/envoy/transport/health-service.js";
 import { H2cConnection } from "../../extproc/edge/envoy/transport/h2c/connection.js";
 

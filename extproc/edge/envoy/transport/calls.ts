@@ -2,30 +2,16 @@
 // and how ext_proc's one method becomes an exchange. The carrier below (h2c, node:http2) knows
 // streams, messages and statuses, and none of the services; grpc-js has a router of its own.
 
+import {
+  HEALTH_CHECK_PATH,
+  HEALTH_WATCH_PATH,
+  PROCESS_PATH,
+  type Call,
+  type CallHandler,
+} from "./call.js";
 import type { HealthService } from "./health-service.js";
 import { INTERNAL, OK, UNIMPLEMENTED } from "./grpc-status.js";
 import type { Exchange, ExchangeHandler, OpenExchange } from "./transport.js";
-
-export const EXT_PROC_SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor";
-export const PROCESS_PATH = `/${EXT_PROC_SERVICE}/Process`;
-export const HEALTH_CHECK_PATH = "/grpc.health.v1.Health/Check";
-export const HEALTH_WATCH_PATH = "/grpc.health.v1.Health/Watch";
-
-/** The way back of one call. Calls after `finish`, or after the call was closed, do nothing. */
-export interface Call {
-  reply(message: Buffer): void;
-  /** Ends the call after what was replied. Whatever the peer still sends is not read. */
-  finish(status: number): void;
-}
-
-/** Receives one call. Nothing is called any more after `finish` or `closed`. */
-export interface CallHandler {
-  message(bytes: Buffer): void;
-  /** The peer sends no more messages and waits for the end. */
-  ended(): void;
-  /** The call is over without a `finish`: reset by the peer, its connection gone, a broken message. */
-  closed(): void;
-}
 
 export interface Services {
   readonly open: OpenExchange;

@@ -9,7 +9,7 @@ import * as grpc from "@grpc/grpc-js";
 import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
 import type { ListenAddress } from "../../../core/model/config.js";
 import { removeStaleSocket } from "../../runtime/unix-socket.js";
-import { PROCESS_PATH } from "./calls.js";
+import { PROCESS_PATH } from "./call.js";
 import { LIVENESS_NAME, READINESS_NAMES } from "./health-service.js";
 import type { Exchange, OpenExchange, Transport, TransportOptions } from "./transport.js";
 

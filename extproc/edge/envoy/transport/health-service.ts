@@ -3,7 +3,7 @@
 // that is asked for. State: readiness, and who watches.
 
 import { WireReader, varintField } from "../wire.js";
-import { EXT_PROC_SERVICE, type Call, type CallHandler } from "./calls.js";
+import { EXT_PROC_SERVICE, type Call, type CallHandler } from "./call.js";
 import { INTERNAL, NOT_FOUND, OK, UNAVAILABLE } from "./grpc-status.js";
 
 /** Names that follow readiness. Liveness never does, or a drain would look like a crash. */

@@ -8,7 +8,8 @@
 import * as http2 from "node:http2";
 import type { ListenAddress } from "../../../core/model/config.js";
 import { removeStaleSocket } from "../../runtime/unix-socket.js";
-import { handlerOf, type Call, type CallHandler, type Services } from "./calls.js";
+import type { Call, CallHandler } from "./call.js";
+import { handlerOf, type Services } from "./calls.js";
 import { INTERNAL, OK, STATUS_TEXTS } from "./grpc-status.js";
 import { HealthService } from "./health-service.js";
 import { listenOn } from "./listen-on.js";

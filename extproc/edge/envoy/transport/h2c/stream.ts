@@ -1,7 +1,7 @@
 // One call on one HTTP/2 stream: its messages on the way in, its windows, and how far each side is.
 // The stream knows what it holds; what happens to it is decided in streams.ts.
 
-import type { Call, CallHandler } from "../calls.js";
+import type { Call, CallHandler } from "../call.js";
 import { MessageReader, type UnfinishedBudget } from "../message-reader.js";
 import { STREAM_WINDOW_BYTES } from "./limits.js";
 import type { Outgoing } from "./send-side.js";
