@@ -8,6 +8,7 @@ import { FrameReader } from "./frame-reader.js";
 import { FrameWriter } from "./frame-writer.js";
 import {
   ACK,
+  checkLength,
   ConnectionError,
   CONTINUATION,
   DATA,
@@ -16,6 +17,7 @@ import {
   ENHANCE_YOUR_CALM,
   FRAME_SIZE_ERROR,
   GOAWAY,
+  goawayPayload,
   HEADERS,
   INTERNAL_ERROR,
   MAX_31_BITS,
@@ -55,7 +57,6 @@ const OWN_SETTINGS = settingsPayload([
   [SETTINGS_MAX_FRAME_SIZE, FRAME_BYTES_MAX],
   [SETTINGS_MAX_HEADER_LIST_SIZE, HEADER_BLOCK_BYTES_MAX],
 ]);
-const WIDEN_WINDOW = number31(CONNECTION_WINDOW_BYTES - DEFAULT_WINDOW_BYTES);
 const NOTHING = Buffer.alloc(0);
 /** Its answer shows that the peer has read our first GOAWAY. */
 const DRAIN_PING = Buffer.from("draining", "latin1");
@@ -111,7 +112,7 @@ export class H2cConnection {
     });
     this.#reader = new FrameReader(this);
     this.#writer.frame(SETTINGS, 0, 0, OWN_SETTINGS);
-    this.#writer.frame(WINDOW_UPDATE, 0, 0, WIDEN_WINDOW);
+    this.#writer.number(WINDOW_UPDATE, 0, CONNECTION_WINDOW_BYTES - DEFAULT_WINDOW_BYTES);
   }
 
   /** True from the peer's whole preface on. */
@@ -314,22 +315,7 @@ export class H2cConnection {
   }
 
   #goaway(lastId: number, code: number, reason: string): void {
-    const payload = Buffer.alloc(8);
-    payload.writeUInt32BE(lastId);
-    payload.writeUInt32BE(code, 4);
-    this.#writer.frame(GOAWAY, 0, 0, Buffer.concat([payload, Buffer.from(reason, "latin1")]));
-  }
-}
-
-function number31(value: number): Buffer {
-  const payload = Buffer.alloc(4);
-  payload.writeUInt32BE(value);
-  return payload;
-}
-
-function checkLength(payload: Buffer, bytes: number): void {
-  if (payload.length !== bytes) {
-    throw new ConnectionError(FRAME_SIZE_ERROR, "a frame is not as long as its type asks for");
+    this.#writer.frame(GOAWAY, 0, 0, goawayPayload(lastId, code, reason));
   }
 }
 

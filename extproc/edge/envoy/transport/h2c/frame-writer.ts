@@ -32,6 +32,12 @@ export class FrameWriter {
     this.#append(payload);
   }
 
+  /** A frame whose payload is one number of 32 bits. */
+  number(type: number, streamId: number, value: number): void {
+    this.#head(type, 0, streamId, 4, 4);
+    this.#at = this.#block.writeUInt32BE(value, this.#at);
+  }
+
   /** A DATA frame with one whole gRPC message. */
   message(streamId: number, message: Buffer): void {
     this.#head(DATA, 0, streamId, MESSAGE_HEAD_BYTES + message.length, MESSAGE_HEAD_BYTES);

@@ -80,6 +80,21 @@ export function settingsPayload(settings: readonly (readonly [number, number])[]
   return payload;
 }
 
+/** The payload of a GOAWAY frame; the reason is for whoever reads the peer's log. */
+export function goawayPayload(lastId: number, code: number, reason: string): Buffer {
+  const payload = Buffer.alloc(8);
+  payload.writeUInt32BE(lastId);
+  payload.writeUInt32BE(code, 4);
+  return Buffer.concat([payload, Buffer.from(reason, "latin1")]);
+}
+
+/** Throws ConnectionError unless a payload has the one length its type allows. */
+export function checkLength(payload: Buffer, bytes: number): void {
+  if (payload.length !== bytes) {
+    throw new ConnectionError(FRAME_SIZE_ERROR, "a frame is not as long as its type asks for");
+  }
+}
+
 /** Settings of the peer that change what we send. */
 export interface PeerSettings {
   initialWindowBytes: number;

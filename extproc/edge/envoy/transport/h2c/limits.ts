@@ -14,8 +14,7 @@ export const HEADER_TABLE_BYTES_MAX = 4_096;
 export const STREAMS_MAX = 100_000;
 /**
  * Bytes a peer may send on one stream, and on all together, before it must wait for a window update.
- * What arrives is read in the same turn, so a window protects nothing and each update costs Envoy
- * time: the windows are wide, and are refilled when they are half used.
+ * Wide, because what arrives is read in the same turn and each update costs Envoy time.
  */
 export const STREAM_WINDOW_BYTES = 16 * 1024 * 1024;
 export const CONNECTION_WINDOW_BYTES = 1024 * 1024 * 1024;

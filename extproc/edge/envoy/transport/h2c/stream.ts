@@ -4,6 +4,7 @@
 import type { Call, CallHandler } from "../call.js";
 import { MessageReader, type UnfinishedBudget } from "../message-reader.js";
 import { STREAM_WINDOW_BYTES } from "./limits.js";
+import type { Incoming } from "./receive-side.js";
 import type { Outgoing } from "./send-side.js";
 
 /** What a stream asks of its connection. */
@@ -24,7 +25,7 @@ export interface StreamOptions {
   readonly budget: UnfinishedBudget;
 }
 
-export class H2cStream implements Call, Outgoing {
+export class H2cStream implements Call, Incoming, Outgoing {
   readonly id: number;
   readonly messages: MessageReader;
   /** Set directly after construction, because the handler is made with the stream. */
@@ -33,7 +34,6 @@ export class H2cStream implements Call, Outgoing {
   windowBytes: number;
   queue: Buffer[] | undefined;
   endStatus: number | undefined;
-  /** Bytes the peer may still send. */
   receiveBytes = STREAM_WINDOW_BYTES;
   /** Bytes of the body that are still to come; undefined when none were announced. */
   bodyBytes: number | undefined;

@@ -3,9 +3,7 @@
 //
 // - each call's handler hears of its end exactly once, or has asked for it itself.
 // - a fault of one stream is answered by a reset of that stream; the connection goes on.
-// - the connection's receive window counts every DATA frame, also those nobody reads. A window is
-//   opened again when half of it is used, and the other half is longer than any frame: so no frame
-//   can overrun one, and what a peer sends without asking is read like the rest.
+// - the connection's receive window counts every DATA frame, also those nobody reads.
 // - a handler is never told of its end from inside its own reply, because it is in the middle of
 //   something then: a stream that is given up there is told at the next flush.
 
@@ -25,17 +23,11 @@ import {
   REFUSED_STREAM,
   RST_STREAM,
   STREAM_CLOSED,
-  WINDOW_UPDATE,
 } from "./frames.js";
 import { unpadded, type HeaderBlock } from "./header-blocks.js";
-import {
-  CONNECTION_WINDOW_BYTES,
-  RESETS_BURST_MAX,
-  RESETS_PER_SECOND_MAX,
-  STREAM_WINDOW_BYTES,
-  STREAMS_MAX,
-} from "./limits.js";
+import { RESETS_BURST_MAX, RESETS_PER_SECOND_MAX, STREAMS_MAX } from "./limits.js";
 import { RateBucket } from "./rate-bucket.js";
+import { ReceiveSide } from "./receive-side.js";
 import { RequestHeads, type RequestHead } from "./request-heads.js";
 import type { SendSide } from "./send-side.js";
 import { H2cStream, type StreamHost } from "./stream.js";
@@ -56,16 +48,17 @@ export class Streams implements StreamHost {
   readonly #closed = new ClosedStreams();
   readonly #heads = new RequestHeads();
   readonly #budget = unfinishedBudget();
+  readonly #receiver: ReceiveSide;
   readonly #resets: RateBucket;
   /** Given up from inside of a reply; their handlers are told at the next flush. */
   readonly #givenUp: H2cStream[] = [];
-  #receiveBytes = CONNECTION_WINDOW_BYTES;
   #lastId = 0;
   /** Streams above this are not served any more. */
   #lastServedId = Number.POSITIVE_INFINITY;
 
   constructor(deps: StreamsDeps) {
     this.#deps = deps;
+    this.#receiver = new ReceiveSide(deps.writer);
     this.#resets = new RateBucket(RESETS_BURST_MAX, RESETS_PER_SECOND_MAX, deps.now());
   }
 
@@ -99,7 +92,7 @@ export class Streams implements StreamHost {
 
   data(flags: number, streamId: number, buffer: Buffer, start: number, end: number): void {
     const length = end - start;
-    this.#countReceived(length);
+    this.#receiver.countConnection(length);
     let from = start;
     let to = end;
     if ((flags & PADDED) !== 0) ({ start: from, end: to } = unpadded(flags, buffer, start, end));
@@ -113,7 +106,8 @@ export class Streams implements StreamHost {
       return;
     }
     const last = (flags & END_STREAM) !== 0;
-    if (!this.#countStream(stream, length, to - from, last)) return;
+    if (!this.#countBody(stream, to - from, last)) return;
+    if (!last) this.#receiver.countStream(stream, length);
     // Before the messages: an end that is asked for by one of them needs no reset then.
     stream.peerEnded = last;
     if (!stream.over) {
@@ -258,28 +252,13 @@ export class Streams implements StreamHost {
     stream.handler.closed();
   }
 
-  #countReceived(bytes: number): void {
-    this.#receiveBytes -= bytes;
-    if (this.#receiveBytes > CONNECTION_WINDOW_BYTES / 2) return;
-    this.#writeNumber(WINDOW_UPDATE, 0, CONNECTION_WINDOW_BYTES - this.#receiveBytes);
-    this.#receiveBytes = CONNECTION_WINDOW_BYTES;
-  }
-
-  /** Counts a DATA frame on its stream; false when it was one too many and the stream is gone. */
-  #countStream(stream: H2cStream, bytes: number, content: number, last: boolean): boolean {
-    if (stream.bodyBytes !== undefined) {
-      stream.bodyBytes -= content;
-      if (stream.bodyBytes < 0 || (last && stream.bodyBytes > 0)) {
-        this.#reset(stream, PROTOCOL_ERROR);
-        return false;
-      }
-    }
-    stream.receiveBytes -= bytes;
-    if (!last && stream.receiveBytes <= STREAM_WINDOW_BYTES / 2) {
-      this.#writeNumber(WINDOW_UPDATE, stream.id, STREAM_WINDOW_BYTES - stream.receiveBytes);
-      stream.receiveBytes = STREAM_WINDOW_BYTES;
-    }
-    return true;
+  /** Counts what was announced of a body; false when it is not what comes, and the stream is gone. */
+  #countBody(stream: H2cStream, bytes: number, last: boolean): boolean {
+    if (stream.bodyBytes === undefined) return true;
+    stream.bodyBytes -= bytes;
+    if (stream.bodyBytes >= 0 && (!last || stream.bodyBytes === 0)) return true;
+    this.#reset(stream, PROTOCOL_ERROR);
+    return false;
   }
 
   // --- Streams that are not open ---
@@ -334,13 +313,7 @@ export class Streams implements StreamHost {
 
   #writeReset(streamId: number, code: number): void {
     this.#closed.add(streamId, "ours");
-    this.#writeNumber(RST_STREAM, streamId, code);
-  }
-
-  #writeNumber(type: number, streamId: number, value: number): void {
-    const payload = Buffer.allocUnsafe(4);
-    payload.writeUInt32BE(value);
-    this.#deps.writer.frame(type, 0, streamId, payload);
+    this.#deps.writer.number(RST_STREAM, streamId, code);
   }
 }
 
