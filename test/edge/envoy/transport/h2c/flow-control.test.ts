@@ -168,6 +168,8 @@ describe("what an h2c connection receives", () => {
     peer.send(open(1, unknown));
     for (let count = 0; count < 7; count += 1) expect(peer.send(piece(1))).to.deep.equal([]);
     expect(peer.send(piece(1)).map(words)).to.deep.equal([`window 1 ${String(8 * MEBIBYTE)}`]);
+    for (let count = 0; count < 7; count += 1) expect(peer.send(piece(1))).to.deep.equal([]);
+    expect(peer.send(piece(1)).map(words)).to.deep.equal([`window 1 ${String(8 * MEBIBYTE)}`]);
   });
 
   it("opens no window of a stream that has ended", () => {
@@ -192,5 +194,6 @@ describe("what an h2c connection receives", () => {
     for (let count = 0; count < 511; count += 1) peer.connection.receive(bytes);
     expect(peer.turn()).to.deep.equal([]);
     expect(peer.send(bytes).map(words)).to.deep.equal([`window ${String(512 * MEBIBYTE)}`]);
+    expect(peer.send(bytes)).to.deep.equal([]);
   });
 });

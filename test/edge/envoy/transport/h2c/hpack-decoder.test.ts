@@ -159,6 +159,14 @@ describe("HPACK", () => {
     expect(() => decode(new HpackDecoder(), many(432))).to.throw(ConnectionError);
   });
 
+  it("drops the oldest entries when the table is full", () => {
+    const decoder = new HpackDecoder();
+    // 34 bytes each, so a table of 68 holds two: 0x3f 0x25 is 31 + 37.
+    decode(decoder, hex("3f25 4001610131 4001610132 4001610133"));
+    expect(decode(decoder, hex("bebf"))).to.deep.equal(["a: 3", "a: 2"]);
+    expect(() => decode(decoder, hex("c0"))).to.throw(ConnectionError);
+  });
+
   it("tells whether a block changed the table", () => {
     const decoder = new HpackDecoder();
     decode(decoder, hex("82"));
