@@ -17,7 +17,7 @@ import type { LoadPoller } from "./edge/engines/load-poller.js";
 import { createTelemetryPolling } from "./edge/engines/telemetry-polling.js";
 import type { CreateCodec } from "./edge/envoy/codec.js";
 import { createTransport, type CreateTransport } from "./edge/envoy/create-transport.js";
-import type { Transport } from "./edge/envoy/transport.js";
+import type { Transport } from "./edge/envoy/transport/transport.js";
 import { ChangeWait } from "./edge/runtime/change-wait.js";
 import { DeadlineTimer, now } from "./edge/runtime/clock.js";
 import type { DeferredQueue } from "./edge/runtime/deferred-queue.js";
@@ -47,7 +47,7 @@ export interface AppOptions {
   readonly startTimeSeconds: number;
   /** Export the runtime's own metrics too. */
   readonly processMetrics?: boolean;
-  /** Another way to serve ext_proc; the default is gRPC over HTTP/2. */
+  /** Another way to serve ext_proc; the default is the one the configuration names. */
   readonly transport?: CreateTransport;
   /** Another codec, for comparison; the default is Weir's own. */
   readonly createCodec?: CreateCodec;

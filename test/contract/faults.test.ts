@@ -3,7 +3,7 @@
 
 import { expect } from "chai";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
-import type { Exchange, OpenExchange } from "../../extproc/edge/envoy/transport.js";
+import type { Exchange, OpenExchange } from "../../extproc/edge/envoy/transport/transport.js";
 import {
   describeTransports,
   NOTHING_HELD,
@@ -41,8 +41,8 @@ describeTransports("a fault inside of Weir", (start, transport) => {
     weir = await start({
       config: ONE_SLOT,
       app: {
-        transport: (open: OpenExchange, maxReceiveBytes) =>
-          transport.create((exchange) => open(failing(exchange)), maxReceiveBytes),
+        transport: (open: OpenExchange, options) =>
+          transport.create((exchange) => open(failing(exchange)), options),
       },
     });
   }
@@ -153,8 +153,8 @@ describeTransports("a fault inside of Weir", (start, transport) => {
       ...breaking,
       app: {
         ...breaking.app,
-        transport: (open, maxReceiveBytes) =>
-          transport.create((exchange) => open(later(exchange)), maxReceiveBytes),
+        transport: (open, options) =>
+          transport.create((exchange) => open(later(exchange)), options),
       },
     });
     const client = weir.client();

@@ -4,7 +4,10 @@
 // but for one thing: a refusal of a running request is on its way for a while, and what the worker
 // answers meanwhile still goes to Weir.
 
-import type { ExchangeHandler, OpenExchange } from "../../extproc/edge/envoy/transport.js";
+import type {
+  ExchangeHandler,
+  OpenExchange,
+} from "../../extproc/edge/envoy/transport/transport.js";
 import {
   requestBody,
   requestHeaders,

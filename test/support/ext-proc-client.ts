@@ -11,7 +11,10 @@ import * as grpc from "@grpc/grpc-js";
 import { App, type AppOptions } from "../../extproc/app.js";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
 import { sumOf } from "../../extproc/core/scheduler/admission.js";
-import { GrpcTransport } from "../../extproc/edge/envoy/grpc-transport.js";
+import type { CreateTransport } from "../../extproc/edge/envoy/create-transport.js";
+import { GrpcJsTransport } from "../../extproc/edge/envoy/transport/grpc-js-transport.js";
+import { H2cTransport } from "../../extproc/edge/envoy/transport/h2c/h2c-transport.js";
+import { Http2Transport } from "../../extproc/edge/envoy/transport/http2-transport.js";
 import { now } from "../../extproc/edge/runtime/clock.js";
 import { silentLog } from "../../extproc/edge/telemetry/log.js";
 import { testConfig, type ConfigSketch } from "./config.js";
@@ -232,23 +235,30 @@ export interface TransportUnderTest {
   readonly name: string;
   /** A fresh listen address, as in weir.yaml; `folder` is there for files. */
   readonly address: (folder: string) => Promise<string>;
-  readonly create: NonNullable<AppOptions["transport"]>;
+  readonly create: CreateTransport;
 }
 
-const createGrpc: TransportUnderTest["create"] = (open, maxReceiveBytes) =>
-  new GrpcTransport(open, { maxReceiveBytes });
+const tcpAddress = async (): Promise<string> => `127.0.0.1:${String(await freePort())}`;
+const unixAddress = (folder: string): Promise<string> =>
+  Promise.resolve(`unix:${join(folder, "ext-proc.sock")}`);
 
+const createH2c: CreateTransport = (open, options) => new H2cTransport(open, options);
+const createHttp2: CreateTransport = (open, options) => new Http2Transport(open, options);
+const createGrpcJs: CreateTransport = (open, options) => new GrpcJsTransport(open, options);
+
+/** Every server, and both kinds of address: the default one over each. */
 export const TRANSPORTS: readonly TransportUnderTest[] = [
-  {
-    name: "gRPC over TCP",
-    address: async () => `127.0.0.1:${String(await freePort())}`,
-    create: createGrpc,
-  },
-  {
-    name: "gRPC over a unix socket",
-    address: (folder) => Promise.resolve(`unix:${join(folder, "ext-proc.sock")}`),
-    create: createGrpc,
-  },
+  { name: "h2c over TCP", address: tcpAddress, create: createH2c },
+  { name: "h2c over a unix socket", address: unixAddress, create: createH2c },
+  { name: "http2 over a unix socket", address: unixAddress, create: createHttp2 },
+  { name: "grpc-js over TCP", address: tcpAddress, create: createGrpcJs },
+];
+
+/** Every server over both kinds of address, for the suites that are about transports. */
+export const ALL_TRANSPORTS: readonly TransportUnderTest[] = [
+  ...TRANSPORTS,
+  { name: "http2 over TCP", address: tcpAddress, create: createHttp2 },
+  { name: "grpc-js over a unix socket", address: unixAddress, create: createGrpcJs },
 ];
 
 export interface WeirOptions {
@@ -264,8 +274,9 @@ export type StartWeir = (options?: WeirOptions) => Promise<WeirUnderTest>;
 export function describeTransports(
   title: string,
   suite: (start: StartWeir, transport: TransportUnderTest) => void,
+  transports: readonly TransportUnderTest[] = TRANSPORTS,
 ): void {
-  for (const transport of TRANSPORTS) {
+  for (const transport of transports) {
     describe(`${title}, ${transport.name}`, () => {
       suite((options) => startWeir(transport, options), transport);
     });

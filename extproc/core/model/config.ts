@@ -17,8 +17,12 @@ export type ListenAddress =
   | { readonly kind: "tcp"; readonly host: string; readonly port: number }
   | { readonly kind: "unix"; readonly path: string };
 
+/** Which server carries the ext_proc streams: our own, the runtime's, or the gRPC library's. */
+export type TransportKind = "h2c" | "http2" | "grpc_js";
+
 export interface ListenConfig {
   readonly ext_proc: ListenAddress;
+  readonly transport: TransportKind;
 }
 
 /** A value inside Envoy's dynamic metadata that names an authenticated caller. */

@@ -31,6 +31,12 @@ export function readListenAddress(text: string): ListenAddress | undefined {
   return readHostPort(text);
 }
 
+/** True when only processes of this host can connect: a unix socket, or a loopback address. */
+export function isLocal(address: ListenAddress): boolean {
+  if (address.kind === "unix" || address.host === "localhost") return true;
+  return address.host === "::1" || (isIP(address.host) === 4 && address.host.startsWith("127."));
+}
+
 /** `host:port` with a port from 1 to 65535; IPv6 in brackets. */
 export function readHostPort(
   text: string,

@@ -8,6 +8,8 @@ export const DEFAULTS = {
   listen: {
     // Loopback, because whoever reaches this port decides where requests go.
     ext_proc: "127.0.0.1:9002",
+    // The cheapest one that is made for the address.
+    transport: "auto",
   },
   envoy: {
     // Loopback until an operator opens the door on purpose.

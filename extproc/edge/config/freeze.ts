@@ -5,6 +5,7 @@
 import type {
   EnvoyConfig,
   ListenAddress,
+  ListenConfig,
   ModelConfig,
   SchedulerConfig,
   WeirConfig,
@@ -14,7 +15,7 @@ import { overrideBudgetSecs, streamIdleTimeoutSecs } from "../../core/model/hold
 import { clusterName, modelId, partitionName } from "../../core/model/ids.js";
 import type { ModelId } from "../../core/model/ids.js";
 import { invariant } from "../../core/model/invariant.js";
-import { readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
+import { isLocal, readDurationMs, readListenAddress, readWorkerUrl } from "./addresses.js";
 import { adaptiveAdmissionConfig, apiKeySource } from "./freeze-adaptive-admission.js";
 import { creditsConfig } from "./freeze-credits.js";
 import { fairShareConfig } from "./freeze-fair-share.js";
@@ -31,7 +32,7 @@ export function freezeConfig(file: FileConfig): WeirConfig {
   const scheduler = schedulerConfig(file.scheduler, adaptive_admission.mode, seeding.seed_cap);
   const intervalSecs = file.adaptive_admission.load_monitor_interval_secs;
   return deepFreeze<WeirConfig>({
-    listen: { ext_proc: address(file.listen.ext_proc) },
+    listen: listenConfig(file.listen),
     envoy: envoyConfig(file.envoy, scheduler),
     admin: { listen: address(file.admin.listen), log_level: file.admin.log_level },
     workers: file.workers.map((worker) => workerConfig(worker, intervalSecs)),
@@ -60,6 +61,12 @@ export function freezeConfig(file: FileConfig): WeirConfig {
     breaker: file.breaker,
     limits: file.limits,
   });
+}
+
+function listenConfig(file: FileConfig["listen"]): ListenConfig {
+  const ext_proc = address(file.ext_proc);
+  const fastest = isLocal(ext_proc) ? "h2c" : "http2";
+  return { ext_proc, transport: file.transport === "auto" ? fastest : file.transport };
 }
 
 function envoyConfig(envoy: FileConfig["envoy"], scheduler: SchedulerConfig): EnvoyConfig {

@@ -3,7 +3,7 @@
 // person would change first, naming the other place in the message.
 
 import type { ListenAddress } from "../../core/model/config.js";
-import { readListenAddress } from "./addresses.js";
+import { isLocal, readListenAddress } from "./addresses.js";
 import type { Draft } from "./draft.js";
 import type { ConfigPath, Finding } from "./problem.js";
 import { checkAdaptiveCapacity } from "./rules-adaptive-admission.js";
@@ -28,6 +28,7 @@ export function checkRules(draft: Draft): Finding[] {
     ...checkSeeding(draft),
     ...checkHealth(draft),
     ...checkListeners(draft),
+    ...checkTransport(draft),
   ];
 }
 
@@ -45,6 +46,15 @@ function checkHealth({ health }: Draft): Finding[] {
   if (interval === undefined || timeout === undefined || timeout < interval) return [];
   const message = `must be below health.interval_secs = ${String(interval)}, got ${String(timeout)}`;
   return [{ path: ["health", "timeout_secs"], message }];
+}
+
+function checkTransport({ listen }: Draft): Finding[] {
+  const address = readListenAddress(listen?.ext_proc ?? "");
+  if (listen?.transport !== "h2c" || address === undefined || isLocal(address)) return [];
+  const message =
+    "h2c is made for one trusted peer: listen.ext_proc must be a unix socket or a loopback address, " +
+    `got ${listen.ext_proc ?? ""}; or take auto, http2 or grpc_js`;
+  return [{ path: ["listen", "transport"], message }];
 }
 
 interface Listener {

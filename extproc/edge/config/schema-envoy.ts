@@ -65,6 +65,9 @@ export const listenSection = mapping({
   ext_proc: listenAddress
     .default(DEFAULTS.listen.ext_proc)
     .describe("Where Weir takes ext_proc streams from Envoy."),
+  transport: oneOf(["auto", "h2c", "http2", "grpc_js"])
+    .default(DEFAULTS.listen.transport)
+    .describe("Which server carries the streams; auto: h2c on this host, http2 otherwise."),
 });
 
 export const adminSection = mapping({

@@ -21,7 +21,7 @@ import type { EvidenceReader } from "./evidence.js";
 import { contentEncoding, requestHead, responseHead } from "./heads.js";
 import type { BodyMessage, HeadersMessage, InboundMessage } from "./messages.js";
 import type { RequestPhase } from "./replies.js";
-import type { Exchange, ExchangeHandler } from "./transport.js";
+import type { Exchange, ExchangeHandler } from "./transport/transport.js";
 
 /** How long a decoder may go on after the end of a stream before its usage counts as missing. */
 export const DECODER_GRACE_MS = 1_000;
@@ -63,7 +63,9 @@ export class Session implements ExchangeHandler {
   message(bytes: Buffer): void {
     if (this.#silent) return;
     this.#guard(() => {
-      this.#handle(this.#deps.codec.decode(bytes));
+      // A request keeps the headers of its first message, which must not keep all that arrived with it.
+      const kept = this.#request === undefined ? Buffer.from(bytes) : bytes;
+      this.#handle(this.#deps.codec.decode(kept));
     });
   }
 

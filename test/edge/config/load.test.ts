@@ -4,7 +4,10 @@ import { configOf, problemsOf, warningsOf, WORKER } from "./support.js";
 describe("loading a configuration", () => {
   it("fills in every default of a file that names one worker", () => {
     const config = configOf(WORKER);
-    expect(config.listen.ext_proc).to.deep.equal({ kind: "tcp", host: "127.0.0.1", port: 9002 });
+    expect(config.listen).to.deep.equal({
+      ext_proc: { kind: "tcp", host: "127.0.0.1", port: 9002 },
+      transport: "h2c",
+    });
     expect(config.envoy).to.deep.equal({
       address: "127.0.0.1",
       port: 10000,

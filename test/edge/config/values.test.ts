@@ -47,6 +47,12 @@ const BOUNDS: readonly Bound[] = [
     allowed: LISTENER,
   },
   {
+    key: "listen.transport",
+    good: ["auto", "h2c", "http2", "grpc_js"],
+    bad: ["grpc-js", "H2C", "true", "null"],
+    allowed: "must be one of auto, h2c, http2, grpc_js",
+  },
+  {
     key: "admin.listen",
     good: ["0.0.0.0:9190"],
     bad: ["unix:/run/a.sock", "127.1:9190", "9190"],

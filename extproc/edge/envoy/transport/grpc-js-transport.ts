@@ -7,19 +7,16 @@
 
 import * as grpc from "@grpc/grpc-js";
 import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
-import type { ListenAddress } from "../../core/model/config.js";
-import { removeStaleSocket } from "../runtime/unix-socket.js";
-import type { Exchange, OpenExchange, Transport } from "./transport.js";
-
-const SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor";
-/** Names of the health service: liveness never depends on readiness, or a drain would look like a crash. */
-const READINESS_NAMES = ["", "readiness", SERVICE] as const;
-const LIVENESS_NAME = "liveness";
+import type { ListenAddress } from "../../../core/model/config.js";
+import { removeStaleSocket } from "../../runtime/unix-socket.js";
+import { PROCESS_PATH } from "./call.js";
+import { LIVENESS_NAME, READINESS_NAMES } from "./health-service.js";
+import type { Exchange, OpenExchange, Transport, TransportOptions } from "./transport.js";
 
 const passBytes = (bytes: Buffer): Buffer => bytes;
 
 const processDefinition = {
-  path: `/${SERVICE}/Process`,
+  path: PROCESS_PATH,
   requestStream: true,
   responseStream: true,
   requestSerialize: passBytes,
@@ -28,16 +25,11 @@ const processDefinition = {
   responseDeserialize: passBytes,
 } as const satisfies grpc.MethodDefinition<Buffer, Buffer>;
 
-export interface GrpcTransportOptions {
-  /** Largest message taken, in bytes: the largest body plus room for its framing. */
-  readonly maxReceiveBytes: number;
-}
-
-export class GrpcTransport implements Transport {
+export class GrpcJsTransport implements Transport {
   readonly #server: grpc.Server;
   readonly #health: HealthImplementation;
 
-  constructor(open: OpenExchange, options: GrpcTransportOptions) {
+  constructor(open: OpenExchange, options: TransportOptions) {
     this.#server = new grpc.Server({
       "grpc.max_receive_message_length": options.maxReceiveBytes,
       "grpc.max_concurrent_streams": 100_000,
