@@ -50,6 +50,8 @@ export interface FeedbackInputs {
   readonly throughput: number;
   readonly running: number;
   readonly waiting: number;
+  /** Observed workers in whose own queue somebody waits. */
+  readonly waitingWorkers: number;
   readonly waitingUncachedTokens: number;
   /** Over the observed workers; 0 when there are none. */
   readonly meanTokenUsage: number;
@@ -61,6 +63,7 @@ export interface FeedbackInputs {
 /** Sums up the healthy workers of one partition. */
 export function feedbackInputs(workers: readonly ObservedWorker[]): FeedbackInputs {
   const sums = { observed: 0, maxReporting: 0, maxRunning: 0, running: 0, waiting: 0 };
+  let waitingWorkers = 0;
   const tokens = { waitingUncached: 0, usage: 0, maxUsage: 0, perSecond: 0 };
   const teachers = { count: 0, running: 0 };
   for (const { reading } of workers) {
@@ -68,6 +71,7 @@ export function feedbackInputs(workers: readonly ObservedWorker[]): FeedbackInpu
     sums.observed += 1;
     sums.running += reading.running;
     sums.waiting += reading.waiting;
+    if (reading.waiting > 0) waitingWorkers += 1;
     tokens.waitingUncached += reading.waitingUncachedTokens;
     const usage = Math.min(1, Math.max(0, reading.tokenUsage));
     tokens.usage += usage;
@@ -85,6 +89,7 @@ export function feedbackInputs(workers: readonly ObservedWorker[]): FeedbackInpu
   return {
     healthy: workers.length,
     ...sums,
+    waitingWorkers,
     throughput: tokens.perSecond,
     waitingUncachedTokens: tokens.waitingUncached,
     meanTokenUsage: sums.observed === 0 ? 0 : tokens.usage / sums.observed,

@@ -135,7 +135,8 @@ export class PartitionFeedback {
     // Pressure is learned with a knee only: it says from when on the knee counts.
     if (verdict === "idle") return;
     this.#pressureSeen ||= pressed;
-    const limited = kneeBefore !== undefined && this.#limits.learnedLimit !== undefined;
+    const limited =
+      kneeBefore !== undefined && this.#limits.learnedLimit !== undefined && !this.#isUneven();
     this.#remember(sample);
     if (limited && pressed) this.#yield(pressure, sample, now);
     const { knee } = this.#knee;
@@ -176,6 +177,15 @@ export class PartitionFeedback {
   #remember({ running }: LearningSample): void {
     this.#recentRunning.push(running);
     if (this.#recentRunning.length > SAMPLES_REMEMBERED) this.#recentRunning.shift();
+  }
+
+  /**
+   * Requests wait, and in the queues of fewer than half of the engines: they were sent to the wrong
+   * workers, and the limit of the whole partition is not what let them in.
+   */
+  #isUneven(): boolean {
+    if (this.#config.feedback_reference_rule || this.#pressure !== "engine_waiting") return false;
+    return 2 * this.#inputs.waitingWorkers < this.#inputs.observed;
   }
 
   #isBound(): boolean {

@@ -348,6 +348,24 @@ describe("the feedback controller", () => {
     expect(bench.controller.outstanding(MODEL)).to.equal(0);
   });
 
+  it("does not hold the limit of the partition to blame for requests that wait at few of its engines", () => {
+    const offers = (waiting: readonly number[]): readonly (string | undefined)[] => {
+      const bench = new FeedbackBench();
+      const at = (ms: number, waits: readonly number[]): string | undefined => {
+        bench.publish(
+          ms,
+          ...waits.map((each) => ({ running: 10, waiting: each, throughput: 100, maxRunning: 64 })),
+        );
+        return bench.controller.explain(monotonicMs(ms))[0]?.learned?.offer;
+      };
+      return [at(0, [0, 0, 0, 0]), at(10_000, waiting), at(20_000, [0, 0, 0, 0])];
+    };
+    // Nine wait, more than two for each of four engines: at all of them, at half, at one.
+    expect(offers([3, 3, 3, 0])).to.deep.equal(["beyond", "level", "level"]);
+    expect(offers([5, 4, 0, 0])).to.deep.equal(["beyond", "level", "level"]);
+    expect(offers([9, 0, 0, 0])).to.deep.equal(["beyond", "beyond", "beyond"]);
+  });
+
   it("rounds a limit down to 65535 slots", () => {
     const many = Array.from({ length: 2 }, () => ({ maxRunning: 65_535 }));
     const bench = new FeedbackBench().publish(0, ...many);
@@ -382,6 +400,7 @@ describe("the feedback controller", () => {
           throughput: 400,
           running: 30,
           waiting: 1,
+          waitingWorkers: 1,
           waitingUncachedTokens: 300,
           meanTokenUsage: 0.6,
           maxTokenUsage: 0.7,
