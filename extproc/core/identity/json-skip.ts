@@ -66,19 +66,6 @@ export const TOO_DEEP = -2;
 /** The bytes that may be looked at end before the value does. */
 export const OUT_OF_LOOKS = -3;
 
-/** The offset of the first byte that counts: behind a byte order mark and blanks. */
-export function startOfValue(bytes: Uint8Array): number {
-  const marked = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
-  return skipBlanks(bytes, marked ? 3 : 0);
-}
-
-/** Whether the container at `start` nests deeper than allowed; for text known to be valid JSON. */
-export function nestsTooDeep(bytes: Uint8Array, start: number): boolean {
-  // Each level takes two bytes, so a short body needs no look.
-  if (bytes.length <= NESTING_MAX_DEPTH * 2) return false;
-  return skipContainer(bytes, start, 0) === TOO_DEEP;
-}
-
 /**
  * The offset behind the value at `start`, inside a root object; negative when there is none. At most
  * `lookBytes` are looked at, besides long strings, whose end is known or soon found.

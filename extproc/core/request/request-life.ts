@@ -11,6 +11,7 @@
 import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Caller } from "../identity/caller.js";
 import type { PathDecision } from "../identity/paths.js";
+import type { JsonReader } from "../identity/json-reader.js";
 import { producesOutputTokens } from "../identity/paths.js";
 import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
@@ -111,13 +112,16 @@ export class RequestLife {
     }
   }
 
-  /** Takes the whole request body: plans, asks for a slot, and chooses a worker if one is free. */
-  body(bytes: Uint8Array, now: MonotonicMs): Verdict {
+  /**
+   * Takes the whole request body, read or not: plans, asks for a slot, and chooses a worker if one is
+   * free.
+   */
+  body(reader: JsonReader, now: MonotonicMs): Verdict {
     if (this.#phase !== "reading") return { kind: "continue" };
     if (this.#desk.queueClosed) return this.#refuse(draining(), now);
     if (this.#path.kind === "pass_through") return this.#passThrough(now);
     invariant(this.#path.kind === "inference", "a refused request has no body phase");
-    const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, bytes);
+    const planned = planAdmission(this.#desk.rules, this.#caller, this.#path.endpoint, reader);
     if (!planned.ok) {
       countUnreadable(this.#desk.credits, planned.rejection);
       return this.#refuse(planned.rejection, now);
@@ -125,6 +129,7 @@ export class RequestLife {
     this.#plan = planned.plan;
     const refusal = this.#redeem(planned.plan, now) ?? rateLimited(this.#desk, now);
     if (refusal !== undefined) return this.#refuse(refusal, now);
+    this.#plan = planned.withPrompt();
     return this.#permit === undefined ? this.#admit(planned.plan, now) : this.#dispatch(now);
   }
 
