@@ -183,6 +183,7 @@ export class World {
       codec: createWireCodec("x-weir-cluster", []),
       now: () => this.#bench.now,
       work: new SlicedWork(),
+      messageTimeoutMs: 2_000,
       decodeMaxBytes: 1_000_000,
       onFault: (error) => {
         this.#book.violate(`a fault inside of Weir: ${String(error)}`);

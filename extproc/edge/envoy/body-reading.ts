@@ -10,13 +10,15 @@ import type { SlicedWork, Steps } from "../runtime/sliced-work.js";
 
 /** Bytes of one step: a small part of a slice, whatever they are. */
 export const STEP_BYTES = 32_768;
-/** A reading that lasts longer asks Envoy for time; half of the shortest message timeout there is. */
-export const SLOW_READING_MS = 100;
+/** Part of Envoy's message timeout after which a reading asks for more time: the body had to come, too. */
+export const SLOW_READING_SHARE = 1 / 4;
 
 export interface BodyReading {
   readonly reader: JsonReader;
   /** The request has ended: nobody needs its body any more. */
   readonly isOver: () => boolean;
+  /** A reading that lasts as long is slow. */
+  readonly slowMs: number;
   /** Called at most once, while there is more to read. */
   readonly onSlow: () => void;
 }
@@ -30,11 +32,14 @@ export async function readBody(
   await work.run(steps(now, reading));
 }
 
-function* steps(now: () => MonotonicMs, { reader, isOver, onSlow }: BodyReading): Steps<void> {
+function* steps(
+  now: () => MonotonicMs,
+  { reader, isOver, slowMs, onSlow }: BodyReading,
+): Steps<void> {
   const startedAt = now();
   let isSlow = false;
   while (!isOver() && !reader.step(STEP_BYTES)) {
-    if (!isSlow && now() - startedAt >= SLOW_READING_MS) {
+    if (!isSlow && now() - startedAt >= slowMs) {
       isSlow = true;
       onSlow();
     }

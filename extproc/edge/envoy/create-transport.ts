@@ -43,6 +43,7 @@ export function createTransport(parts: TransportParts): Transport {
     codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
     now: parts.now,
     work: new SlicedWork(),
+    messageTimeoutMs: config.envoy.message_timeout_ms,
     decodeMaxBytes: config.settlement.decode_max_bytes,
     onFault: parts.onFault,
     onMissingAttributes: () => {

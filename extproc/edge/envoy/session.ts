@@ -18,7 +18,7 @@ import { reject } from "../../core/model/rejection.js";
 import type { MonotonicMs } from "../../core/model/time.js";
 import type { SlicedWork } from "../runtime/sliced-work.js";
 import { createBodyDecoder, type BodyDecoder } from "./body-decoder.js";
-import { readBody } from "./body-reading.js";
+import { readBody, SLOW_READING_SHARE } from "./body-reading.js";
 import type { Codec } from "./codec.js";
 import type { EvidenceReader } from "./evidence.js";
 import { contentEncoding, requestHead, responseHead } from "./heads.js";
@@ -39,6 +39,8 @@ export interface SessionDeps {
   readonly decodeMaxBytes: number;
   /** Reads large bodies, of all sessions together. */
   readonly work: SlicedWork;
+  /** How long Envoy waits for a reply. */
+  readonly messageTimeoutMs: number;
   /** A message that could not be handled: a bug, or a peer that is not Envoy. It must not throw. */
   readonly onFault: (error: unknown) => void;
   /** Envoy sent no response attributes, so answers cannot be told apart. */
@@ -146,9 +148,10 @@ export class Session implements ExchangeHandler {
 
   /** Reads a large body while others have their turns; the request may end meanwhile, in any way. */
   #readBody(request: RequestLife, reader: JsonReader): void {
-    const { desk, now, work } = this.#deps;
+    const { desk, now, work, messageTimeoutMs } = this.#deps;
     const reading = {
       reader,
+      slowMs: messageTimeoutMs * SLOW_READING_SHARE,
       isOver: () => request.ended,
       onSlow: () => {
         this.#hold(this.#readingMs ?? 0);

@@ -262,10 +262,9 @@ describe("identity/json-reader", () => {
   });
 
   it("takes escapes of lone surrogates and characters of every plane", () => {
-    const text = '{"model":"\\ud800 \\uDFFF \\ud83d\\ude00 😀 \ufeff \u2028 \uffff","n":1}';
-    expect(values(utf8(text))).to.deep.equal(
-      Object.entries(JSON.parse(text) as object).map(([k, v]) => [k, v, undefined]),
-    );
+    const text = '{"model":"\\ud800 \\uDFFF \\ud83d\\ude00 😀 \ufeff \u2028 \uffff"}';
+    const model = "\ud800 \udfff 😀 😀 \ufeff \u2028 \uffff";
+    expect(values(utf8(text))).to.deep.equal([["model", model, undefined]]);
   });
 
   it("takes 512 levels of nesting and refuses 513, counting the root object", () => {

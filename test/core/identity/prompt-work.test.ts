@@ -145,7 +145,7 @@ describe("identity/prompt: work", () => {
         fc.array(fc.tuple(key, value), { maxLength: 6 }),
         fc.constantFrom<Endpoint>("chat", "responses", "completions", "generate"),
         (pairs, endpoint) => {
-          const keys = [["model", '"m"'], ...pairs];
+          const keys = [["model", '"m"'] as const, ...pairs];
           const body = utf8(`{${keys.map(([k, v]) => `"${k}":${v}`).join(",")}}`);
           const shape = readShape(endpoint, shapeReader(body));
           const root = shape.ok ? shape.root : expect.fail("no shape");
