@@ -11,6 +11,7 @@ import { benchPrefixes } from "./prefixes.js";
 import { print, type Bench } from "./print.js";
 import { benchScheduler } from "./scheduler.js";
 import { benchSelection } from "./selection.js";
+import { benchStall } from "./stall.js";
 
 const BENCHES: Readonly<Record<string, Bench>> = {
   gateway: benchGateway,
@@ -19,6 +20,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   noisy: benchNoisy,
   prefixes: benchPrefixes,
   selection: benchSelection,
+  stall: benchStall,
 };
 
 async function main(): Promise<void> {

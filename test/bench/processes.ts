@@ -28,12 +28,29 @@ export class Processes {
   readonly #stops: (() => Promise<unknown>)[] = [];
   #files = 0;
 
-  /** A mock worker that runs this many requests at once. */
-  async worker(slots: number): Promise<WorkerProcess> {
-    const args = ["envoy/mock-worker/main.ts", "--port", "0", "--slots", String(slots)];
+  /** A mock worker that runs this many requests at once; by default as fast as it can. */
+  async worker(slots: number, msPerToken = 0): Promise<WorkerProcess> {
+    const args = [
+      ...["envoy/mock-worker/main.ts", "--port", "0", "--slots", String(slots)],
+      ...["--ms-per-token", String(msPerToken)],
+    ];
     const worker = this.#start("mock worker", args);
     const [url] = await worker.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/);
     return { process: worker, url };
+  }
+
+  /** Where a worker listens that takes any body unread. */
+  async sink(): Promise<string> {
+    const sink = this.#start("sink", ["test/bench/large-bodies.ts", "sink"]);
+    return (await sink.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/))[0];
+  }
+
+  /** Sends large bodies through this port until it is stopped. */
+  async largeBodies(port: number, bytes: number): Promise<RunningProcess> {
+    const args = ["test/bench/large-bodies.ts", "send", String(port), String(bytes)];
+    const sender = this.#start("large bodies", args);
+    await sender.waitForOutput(/sending/);
+    return sender;
   }
 
   /** Weir and the Envoy in front of it. */

@@ -1,7 +1,9 @@
 // Weir in a process of its own for the benchmarks: `serve.ts <weir.yaml> <wire|proto-loader>`. Logs go
-// to /dev/null, so that their cost is in and the disk is not.
+// to /dev/null, so that their cost is in and the disk is not. On SIGUSR2 it says how late the event loop
+// was at most since it was asked last.
 
 import { openSync, readFileSync } from "node:fs";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { App } from "../../extproc/app.js";
 import { loadConfig } from "../../extproc/edge/config/load.js";
 import { formatProblem } from "../../extproc/edge/config/problem.js";
@@ -24,6 +26,16 @@ const app = new App({
 });
 await app.start();
 process.stdout.write("serving\n");
+const delay = monitorEventLoopDelay({ resolution: 1 });
+delay.enable();
+let looks = 0;
+process.on("SIGUSR2", () => {
+  looks += 1;
+  // A timer of a millisecond is never early; how late it is says how long it was held up.
+  const lateMs = Math.max(0, delay.max / 1e6 - 1);
+  delay.reset();
+  process.stdout.write(`late ${lateMs.toFixed(1)} ms at most, look ${String(looks)}\n`);
+});
 process.on("SIGTERM", () => {
   process.exit(0);
 });

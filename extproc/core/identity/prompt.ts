@@ -54,7 +54,7 @@ export interface PromptLimits {
 
 /** A common rule of thumb; it only weighs requests against each other. */
 const BYTES_PER_TOKEN = 4;
-/** Of the usual work, what is done where only a length is wanted: 500 messages are still counted. */
+/** Of the usual work, what is done where only a length is wanted: 400 messages are still counted. */
 export const LENGTH_ONLY_SHARE = 1 / 2;
 
 /** A body holds thousands of long strings, so four places of each have to do. */

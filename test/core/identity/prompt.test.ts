@@ -366,7 +366,7 @@ describe("identity/prompt", () => {
     });
 
     it("looks at as many steps as the limit, and takes the rest for text as it stands", () => {
-      expect(PROMPT_STEPS_MAX).to.equal(5_120);
+      expect(PROMPT_STEPS_MAX).to.equal(4_096);
       // An element and two keys are three steps; 31 bytes are 31/256 of one.
       const one = '{"role":"user","content":"abc"}';
       const stepsOfOne = 3 + one.length / 256;
