@@ -53,7 +53,7 @@ describe("npm run bench", () => {
     expect(one.stdout).to.not.include("JSON 1 kB");
     const unknown = startProcess(process.execPath, ["test/bench/run.mjs", "noise"]);
     expect((await unknown.ended).code).to.equal(1);
-    const known = "gateway, scheduler, fair-share, noisy, prefixes, selection, stall";
+    const known = "gateway, scheduler, fair-share, noisy, prefixes, selection, stall, profile";
     expect(unknown.stderr).to.include(`no benchmark "noise"; there are: ${known}`);
   }).timeout(60_000);
 });

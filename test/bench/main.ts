@@ -10,6 +10,7 @@ import { benchNoisy } from "./noisy.js";
 import { benchPrefixes } from "./prefixes.js";
 import { print, type Bench } from "./print.js";
 import { benchScheduler } from "./scheduler.js";
+import { benchProfile } from "./profile.js";
 import { benchSelection } from "./selection.js";
 import { benchStall } from "./stall.js";
 
@@ -21,6 +22,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   prefixes: benchPrefixes,
   selection: benchSelection,
   stall: benchStall,
+  profile: benchProfile,
 };
 
 async function main(): Promise<void> {

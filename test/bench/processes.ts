@@ -21,6 +21,8 @@ export interface WorkerProcess {
 export interface Gateway {
   readonly envoy: EnvoyProcess;
   readonly weir: RunningProcess;
+  /** Where Weir writes its profile. */
+  readonly profile: string;
 }
 
 export class Processes {
@@ -58,10 +60,11 @@ export class Processes {
     const over = await withAddresses(sketch);
     this.#files += 1;
     const file = join(this.#folder, `${String(this.#files)}.yaml`);
+    const profile = join(this.#folder, `${String(this.#files)}.profile.json`);
     writeFileSync(file, configYaml(over));
-    const weir = this.#start(`weir (${codec})`, ["test/bench/serve.ts", file, codec]);
+    const weir = this.#start(`weir (${codec})`, ["test/bench/serve.ts", file, codec, profile]);
     await weir.waitForOutput(/serving/);
-    return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir };
+    return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir, profile };
   }
 
   /** The same Envoy without Weir. */

@@ -28,6 +28,8 @@ const ESCAPE = "\u0080";
 /** Escape and framing; an escaped one is the escape and the character 16 places up. */
 const RESERVED = /[\u0080-\u0087]/g;
 const ESCAPED_OFFSET = 0x10;
+/** What every reserved character begins with in UTF-8; most text has no such byte. */
+const RESERVED_FIRST_BYTE = 0xc2;
 const QUOTED_RESERVED = /["\\\u0080-\u0087]/g;
 /** Bytes decoded at once; more would be decoded in vain for a text that ends within. */
 const PIECE_BYTES = 8_192;
@@ -78,8 +80,7 @@ export class PromptWriter {
     let at = start;
     while (at < end && !this.full) {
       const pieceEnd = at + PIECE_BYTES < end ? pieceEndAt(bytes, at, at + PIECE_BYTES) : end;
-      const piece = decodeString(bytes, at, pieceEnd);
-      this.#text += piece.replace(quoted ? QUOTED_RESERVED : RESERVED, escapeReserved);
+      this.#text += decodeString(bytes.subarray(at, pieceEnd), quoted);
       at = pieceEnd;
     }
   }
@@ -87,14 +88,21 @@ export class PromptWriter {
   /** JSON as it stands. */
   json(bytes: Uint8Array, start: number, end: number): void {
     if (start === end || this.full) return;
-    this.#text += utf8.decode(bytes.subarray(start, end)).replace(RESERVED, escapeReserved);
+    this.#text += withoutReserved(bytes.subarray(start, end));
   }
 }
 
-/** The inside of a JSON string as text. */
-function decodeString(bytes: Uint8Array, start: number, end: number): string {
-  const raw = utf8.decode(bytes.subarray(start, end));
-  return raw.includes("\\") ? (JSON.parse(`"${raw}"`) as string) : raw;
+/** The inside of a JSON string as text, reserved characters as escapes. */
+function decodeString(piece: Uint8Array, quoted: boolean): string {
+  if (!piece.includes(BACKSLASH)) return withoutReserved(piece);
+  const text = JSON.parse(`"${utf8.decode(piece)}"`) as string;
+  return text.replace(quoted ? QUOTED_RESERVED : RESERVED, escapeReserved);
+}
+
+/** Bytes without a backslash as text, reserved characters as escapes. */
+function withoutReserved(piece: Uint8Array): string {
+  const text = utf8.decode(piece);
+  return piece.includes(RESERVED_FIRST_BYTE) ? text.replace(RESERVED, escapeReserved) : text;
 }
 
 /** The last place up to `wanted` that is inside neither a UTF-8 character nor an escape. */
