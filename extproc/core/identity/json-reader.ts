@@ -21,7 +21,6 @@ import {
   COMMA,
   isScalarByte,
   LongStringEnds,
-  NESTING_MAX_DEPTH,
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
@@ -43,6 +42,12 @@ import {
   textWords,
   type TextWords,
 } from "./json-text.js";
+
+/**
+ * Deepest accepted nesting; the root object is 1. Requests nest about ten deep, while common engine
+ * parsers give up with a server error near 1,000, which would look like a broken worker.
+ */
+export const NESTING_MAX_DEPTH = 512;
 
 /** What may come next. `string` and `number` are those that have begun. */
 type Expected =

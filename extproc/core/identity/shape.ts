@@ -7,8 +7,7 @@
 import { assertNever } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { JsonFault, LocatedRoot } from "./json-located.js";
-import { JsonReader } from "./json-reader.js";
-import { NESTING_MAX_DEPTH } from "./json-skip.js";
+import { JsonReader, NESTING_MAX_DEPTH } from "./json-reader.js";
 import {
   keysOf,
   readValues,
