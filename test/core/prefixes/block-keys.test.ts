@@ -33,6 +33,15 @@ describe("PrefixHasher", () => {
     expect(text("abcdefgh", 4, 1)).to.deep.equal(text("abcdefgh").slice(0, 1));
   });
 
+  it("never takes one unit for two smaller ones, however short a block is", () => {
+    for (let size = 1; size <= 6; size += 1) {
+      const narrow = text("a".repeat(size), size);
+      const wide = text("\u6161".repeat(size), size);
+      const mixed = text("\u6161".repeat(Math.ceil(size / 2)).padEnd(size, "\0"), size);
+      expect(new Set([...narrow, ...wide, ...mixed]).size).to.equal(size === 1 ? 2 : 3);
+    }
+  });
+
   it("gives two texts the same key exactly as far as their blocks are equal", () => {
     // What is packed four to a word and what is not, and units that could pass for two smaller ones.
     const units = ["a", "b", "\0", "\u00ff", "\u0100", "\u6161", "\ud83d\ude00", "\uffff"];
