@@ -37,6 +37,15 @@ describe("npm run bench", () => {
     for (const [title, share] of aware) expect(share, title).to.be.above(best);
   }).timeout(60_000);
 
+  it("reads large bodies of every kind among streams, and refuses none", async () => {
+    const bench = startProcess(process.execPath, ["test/bench/run.mjs", "stall", "--smoke"]);
+    expect((await bench.ended).code, bench.describe()).to.equal(0);
+    expect(bench.stdout.match(/ms in \d+ steps {2}longest \d+\.\d\d ms/g)).to.have.length(9);
+    expect(bench.stdout.match(/gaps p50 \d+\.\d ms {2}p99 \d+\.\d ms/g)).to.have.length(2);
+    expect(bench.stdout).to.match(/^ {2}one text +[1-9]\d* bodies {2}0 refused$/m);
+    expect(bench.stdout).to.not.match(/bodies {2}[1-9]\d* refused/);
+  }).timeout(60_000);
+
   it("runs only what is named, and says which benchmarks there are", async () => {
     const one = startProcess(process.execPath, ["test/bench/run.mjs", "scheduler", "--smoke"]);
     expect((await one.ended).code, one.describe()).to.equal(0);
@@ -44,7 +53,7 @@ describe("npm run bench", () => {
     expect(one.stdout).to.not.include("JSON 1 kB");
     const unknown = startProcess(process.execPath, ["test/bench/run.mjs", "noise"]);
     expect((await unknown.ended).code).to.equal(1);
-    const known = "gateway, scheduler, fair-share, noisy, prefixes, selection";
+    const known = "gateway, scheduler, fair-share, noisy, prefixes, selection, stall, profile";
     expect(unknown.stderr).to.include(`no benchmark "noise"; there are: ${known}`);
   }).timeout(60_000);
 });

@@ -12,7 +12,8 @@ const SSE_TOKENS = 32;
 const micros = (value: number): string => `${value.toFixed(0)} us`;
 const ratio = (value: number): string => `${value.toFixed(2)}x`;
 
-function chat(bytes: number, over: object = {}): string {
+/** A chat request whose body has this many bytes. */
+export function chat(bytes: number, over: object = {}): string {
   const frame = {
     model: "demo",
     max_tokens: 16,

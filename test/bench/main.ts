@@ -10,7 +10,9 @@ import { benchNoisy } from "./noisy.js";
 import { benchPrefixes } from "./prefixes.js";
 import { print, type Bench } from "./print.js";
 import { benchScheduler } from "./scheduler.js";
+import { benchProfile } from "./profile.js";
 import { benchSelection } from "./selection.js";
+import { benchStall } from "./stall.js";
 
 const BENCHES: Readonly<Record<string, Bench>> = {
   gateway: benchGateway,
@@ -19,6 +21,8 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   noisy: benchNoisy,
   prefixes: benchPrefixes,
   selection: benchSelection,
+  stall: benchStall,
+  profile: benchProfile,
 };
 
 async function main(): Promise<void> {

@@ -21,6 +21,8 @@ export interface WorkerProcess {
 export interface Gateway {
   readonly envoy: EnvoyProcess;
   readonly weir: RunningProcess;
+  /** Where Weir writes its profile. */
+  readonly profile: string;
 }
 
 export class Processes {
@@ -28,12 +30,29 @@ export class Processes {
   readonly #stops: (() => Promise<unknown>)[] = [];
   #files = 0;
 
-  /** A mock worker that runs this many requests at once. */
-  async worker(slots: number): Promise<WorkerProcess> {
-    const args = ["envoy/mock-worker/main.ts", "--port", "0", "--slots", String(slots)];
+  /** A mock worker that runs this many requests at once; by default as fast as it can. */
+  async worker(slots: number, msPerToken = 0): Promise<WorkerProcess> {
+    const args = [
+      ...["envoy/mock-worker/main.ts", "--port", "0", "--slots", String(slots)],
+      ...["--ms-per-token", String(msPerToken)],
+    ];
     const worker = this.#start("mock worker", args);
     const [url] = await worker.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/);
     return { process: worker, url };
+  }
+
+  /** Where a worker listens that takes any body unread. */
+  async sink(): Promise<string> {
+    const sink = this.#start("sink", ["test/bench/large-bodies.ts", "sink"]);
+    return (await sink.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/))[0];
+  }
+
+  /** Sends large bodies through this port until it is stopped. */
+  async largeBodies(port: number, bytes: number): Promise<RunningProcess> {
+    const args = ["test/bench/large-bodies.ts", "send", String(port), String(bytes)];
+    const sender = this.#start("large bodies", args);
+    await sender.waitForOutput(/sending/);
+    return sender;
   }
 
   /** Weir and the Envoy in front of it. */
@@ -41,10 +60,11 @@ export class Processes {
     const over = await withAddresses(sketch);
     this.#files += 1;
     const file = join(this.#folder, `${String(this.#files)}.yaml`);
+    const profile = join(this.#folder, `${String(this.#files)}.profile.json`);
     writeFileSync(file, configYaml(over));
-    const weir = this.#start(`weir (${codec})`, ["test/bench/serve.ts", file, codec]);
+    const weir = this.#start(`weir (${codec})`, ["test/bench/serve.ts", file, codec, profile]);
     await weir.waitForOutput(/serving/);
-    return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir };
+    return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir, profile };
   }
 
   /** The same Envoy without Weir. */

@@ -7,6 +7,7 @@
 import { createWireCodec } from "../../extproc/edge/envoy/codec.js";
 import { EvidenceReader } from "../../extproc/edge/envoy/evidence.js";
 import { Session, type SessionDeps } from "../../extproc/edge/envoy/session.js";
+import { SlicedWork } from "../../extproc/edge/runtime/sliced-work.js";
 import { clusterName, modelId, partitionName } from "../../extproc/core/model/ids.js";
 import { PRIORITY_CLASSES } from "../../extproc/core/model/priority.js";
 import { monotonicMs } from "../../extproc/core/model/time.js";
@@ -181,6 +182,8 @@ export class World {
       evidence: new EvidenceReader({ identityMetadata: [], peers: [] }),
       codec: createWireCodec("x-weir-cluster", []),
       now: () => this.#bench.now,
+      work: new SlicedWork(),
+      messageTimeoutMs: 2_000,
       decodeMaxBytes: 1_000_000,
       onFault: (error) => {
         this.#book.violate(`a fault inside of Weir: ${String(error)}`);

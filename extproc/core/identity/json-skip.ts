@@ -1,13 +1,7 @@
-// Finds where a JSON value ends without reading it: the cheap half of scanning a large body. Strings
-// are passed by native search, containers by counting brackets. Offsets are bytes; a negative result
-// says that there is no end. Only what decides the end is looked at: the kinds of brackets, commas,
-// and the spelling of numbers, words and escapes inside are the engine's to check.
-
-/**
- * Deepest accepted nesting; the root object is 1. Requests nest about ten deep, while common engine
- * parsers give up with a server error near 1,000, which would look like a broken worker.
- */
-export const NESTING_MAX_DEPTH = 512;
+// Finds where a JSON value ends without reading it, in a text that was read before (json-reader.ts) and is
+// known to be valid. Strings are passed by native search, containers by counting brackets; only what
+// decides the end is looked at. Offsets are bytes; a negative result says that there is no end, or none
+// within the looks that were allowed.
 
 export const QUOTE = 0x22;
 export const BACKSLASH = 0x5c;
@@ -61,23 +55,8 @@ const isQuoteOrBracket = Uint8Array.from({ length: 256 }, (_, byte) =>
 
 /** The text ends, or holds something else, where a value should be. */
 export const MALFORMED = -1;
-/** The value nests deeper than `NESTING_MAX_DEPTH`. */
-export const TOO_DEEP = -2;
 /** The bytes that may be looked at end before the value does. */
-export const OUT_OF_LOOKS = -3;
-
-/** The offset of the first byte that counts: behind a byte order mark and blanks. */
-export function startOfValue(bytes: Uint8Array): number {
-  const marked = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf;
-  return skipBlanks(bytes, marked ? 3 : 0);
-}
-
-/** Whether the container at `start` nests deeper than allowed; for text known to be valid JSON. */
-export function nestsTooDeep(bytes: Uint8Array, start: number): boolean {
-  // Each level takes two bytes, so a short body needs no look.
-  if (bytes.length <= NESTING_MAX_DEPTH * 2) return false;
-  return skipContainer(bytes, start, 0) === TOO_DEEP;
-}
+export const OUT_OF_LOOKS = -2;
 
 /**
  * The offset behind the value at `start`, inside a root object; negative when there is none. At most
@@ -92,7 +71,7 @@ export function skipValue(
   const first = bytes[start];
   if (first === QUOTE) return skipString(bytes, start, ends);
   if (first === OPEN_BRACE || first === OPEN_BRACKET) {
-    return skipContainer(bytes, start, 1, ends, lookBytes);
+    return skipContainer(bytes, start, ends, lookBytes);
   }
   const limit = start + lookBytes;
   let at = start;
@@ -141,11 +120,10 @@ function skipLongString(bytes: Uint8Array, from: number): number {
   return MALFORMED;
 }
 
-/** The offset behind the container at `start`, which stands inside `outerDepth` others. */
+/** The offset behind the container at `start`. */
 function skipContainer(
   bytes: Uint8Array,
   start: number,
-  outerDepth: number,
   ends?: LongStringEnds,
   lookBytes = Infinity,
 ): number {
@@ -167,7 +145,6 @@ function skipContainer(
     }
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth += 1;
-      if (outerDepth + depth > NESTING_MAX_DEPTH) return TOO_DEEP;
     } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       depth -= 1;
       if (depth === 0) return at + 1;

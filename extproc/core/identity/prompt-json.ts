@@ -134,7 +134,7 @@ function sampleAt(last: number, sample: number): number {
 
 function writeString(scan: PromptScan, writer: PromptWriter, start: number, end: number): void {
   writer.mark('"');
-  if (!writer.string(scan.bytes, start + 1, end - 1, true)) scan.stop(start);
+  writer.string(scan.bytes, start + 1, end - 1, true);
   writer.mark('"');
 }
 

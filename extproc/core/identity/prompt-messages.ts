@@ -191,7 +191,6 @@ export class MessageRenderer {
   }
 
   #uncounted(value: Span): void {
-    const read = this.#writer.string(this.#scan.bytes, value.start + 1, value.end - 1);
-    if (!read) this.#scan.stop(value.start);
+    this.#writer.string(this.#scan.bytes, value.start + 1, value.end - 1);
   }
 }

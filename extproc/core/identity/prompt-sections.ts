@@ -5,7 +5,6 @@
 // begin with their tools or messages. What only sets where a kept conversation goes on comes behind
 // the tools and instructions, which several conversations share.
 
-import { namesByLength } from "./json-scan.js";
 import type { Endpoint } from "./paths.js";
 
 /**
@@ -93,4 +92,3 @@ export const SECTIONS: ReadonlyMap<Endpoint, readonly Section[]> = new Map<
 export const PROMPT_KEYS: readonly string[] = [
   ...new Set([...SECTIONS.values()].flatMap((sections) => sections.map(({ key }) => key))),
 ];
-export const PROMPT_NAMES = namesByLength(PROMPT_KEYS);

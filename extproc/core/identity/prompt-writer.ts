@@ -28,6 +28,8 @@ const ESCAPE = "\u0080";
 /** Escape and framing; an escaped one is the escape and the character 16 places up. */
 const RESERVED = /[\u0080-\u0087]/g;
 const ESCAPED_OFFSET = 0x10;
+/** What every reserved character begins with in UTF-8; most text has no such byte. */
+const RESERVED_FIRST_BYTE = 0xc2;
 const QUOTED_RESERVED = /["\\\u0080-\u0087]/g;
 /** Bytes decoded at once; more would be decoded in vain for a text that ends within. */
 const PIECE_BYTES = 8_192;
@@ -71,45 +73,42 @@ export class PromptWriter {
   }
 
   /**
-   * The inside of a JSON string, without its quotes; false when an escape in it cannot be read.
+   * The inside of a JSON string, without its quotes.
    * `quoted` keeps it a JSON string: quotes and backslashes stay escaped, and only they.
    */
-  string(bytes: Uint8Array, start: number, end: number, quoted = false): boolean {
+  string(bytes: Uint8Array, start: number, end: number, quoted = false): void {
     let at = start;
     while (at < end && !this.full) {
       const pieceEnd = at + PIECE_BYTES < end ? pieceEndAt(bytes, at, at + PIECE_BYTES) : end;
-      const piece = decodeString(bytes, at, pieceEnd);
-      if (piece === undefined) return false;
-      this.#text += piece.replace(quoted ? QUOTED_RESERVED : RESERVED, escapeReserved);
+      this.#text += decodeString(bytes.subarray(at, pieceEnd), quoted);
       at = pieceEnd;
     }
-    return true;
   }
 
   /** JSON as it stands. */
   json(bytes: Uint8Array, start: number, end: number): void {
     if (start === end || this.full) return;
-    this.#text += utf8.decode(bytes.subarray(start, end)).replace(RESERVED, escapeReserved);
+    this.#text += withoutReserved(bytes.subarray(start, end));
   }
 }
 
-/** The inside of a JSON string as text; undefined when an escape in it cannot be read. */
-function decodeString(bytes: Uint8Array, start: number, end: number): string | undefined {
-  const raw = utf8.decode(bytes.subarray(start, end));
-  if (!raw.includes("\\")) return raw;
-  try {
-    return JSON.parse(`"${raw}"`) as string;
-  } catch {
-    return undefined;
-  }
+/** The inside of a JSON string as text, reserved characters as escapes. */
+function decodeString(piece: Uint8Array, quoted: boolean): string {
+  if (!piece.includes(BACKSLASH)) return withoutReserved(piece);
+  const text = JSON.parse(`"${utf8.decode(piece)}"`) as string;
+  return text.replace(quoted ? QUOTED_RESERVED : RESERVED, escapeReserved);
+}
+
+/** Bytes without a backslash as text, reserved characters as escapes. */
+function withoutReserved(piece: Uint8Array): string {
+  const text = utf8.decode(piece);
+  return piece.includes(RESERVED_FIRST_BYTE) ? text.replace(RESERVED, escapeReserved) : text;
 }
 
 /** The last place up to `wanted` that is inside neither a UTF-8 character nor an escape. */
 function pieceEndAt(bytes: Uint8Array, start: number, wanted: number): number {
   let end = wanted;
   while (end > start && isContinuation(bytes[end])) end -= 1;
-  // Not UTF-8; the engine will say so.
-  if (end === start) return wanted;
   const oldest = Math.max(start, end - LONG_ESCAPE_BYTES + 1);
   for (let at = end - 1; at >= oldest; at -= 1) {
     if (bytes[at] !== BACKSLASH) continue;
@@ -117,8 +116,7 @@ function pieceEndAt(bytes: Uint8Array, start: number, wanted: number): number {
     while (run > start && bytes[run - 1] === BACKSLASH) run -= 1;
     const opens = (at - run) % 2 === 0;
     const length = bytes[at + 1] === LETTER_U ? LONG_ESCAPE_BYTES : 2;
-    // At the start of a piece an escape is cut only by bytes that are not UTF-8.
-    return opens && at + length > end && at > start ? at : end;
+    return opens && at + length > end ? at : end;
   }
   return end;
 }

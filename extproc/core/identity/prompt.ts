@@ -7,7 +7,9 @@
 // the prompt: the engine gets the same bytes and answers that better.
 
 import { assertNever } from "../model/invariant.js";
-import { locateRoot, namesByLength, type LocatedRoot } from "./json-scan.js";
+import { wantedKeys, type LocatedRoot } from "./json-located.js";
+import { JsonReader } from "./json-reader.js";
+import { namesByLength } from "./json-scan.js";
 import {
   CLOSE_BRACE,
   CLOSE_BRACKET,
@@ -20,7 +22,7 @@ import type { Endpoint } from "./paths.js";
 import { looksLikeData, writeJson, writeMedia, writeUncounted } from "./prompt-json.js";
 import { MessageRenderer } from "./prompt-messages.js";
 import { PROMPT_STEPS_MAX, PromptScan } from "./prompt-scan.js";
-import { PROMPT_NAMES, SECTIONS, type Section, type SectionKind } from "./prompt-sections.js";
+import { PROMPT_KEYS, SECTIONS, type Section, type SectionKind } from "./prompt-sections.js";
 import { readTokens, TOKENS_READ_MAX, type TokenPrompt } from "./prompt-tokens.js";
 import { CLOSE, OPEN, PromptWriter, VALUE } from "./prompt-writer.js";
 
@@ -52,12 +54,13 @@ export interface PromptLimits {
 
 /** A common rule of thumb; it only weighs requests against each other. */
 const BYTES_PER_TOKEN = 4;
-/** Of the usual work, what is done where only a length is wanted: 750 messages are still counted. */
-export const LENGTH_ONLY_SHARE = 1 / 4;
+/** Of the usual work, what is done where only a length is wanted: 400 messages are still counted. */
+export const LENGTH_ONLY_SHARE = 1 / 2;
 
 /** A body holds thousands of long strings, so four places of each have to do. */
 const UNREAD_STRIDE = 16;
 
+const PROMPT_WANTED = wantedKeys(PROMPT_KEYS);
 const NONE = namesByLength(["none"]);
 const LETTER_N = 0x6e;
 
@@ -74,7 +77,7 @@ export function readPrompt(
 ): PromptContent | undefined {
   const sections = SECTIONS.get(endpoint);
   if (sections === undefined) return undefined;
-  const located = root ?? locateRoot(body, PROMPT_NAMES);
+  const located = root ?? new JsonReader(body, PROMPT_WANTED).finish();
   if (!located.ok) return undefined;
   const share = limits.maxChars <= 1 ? LENGTH_ONLY_SHARE : 1;
   const scan = new PromptScan(body, located.ends, PROMPT_STEPS_MAX * share);

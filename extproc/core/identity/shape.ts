@@ -1,33 +1,25 @@
 // What the body of an inference request asks for, as far as admission and settlement care: model,
-// streaming, how many answers of which length, tools, structured output, reasoning. Only the body's
-// type and its model are checked; an optional field of a wrong type reads as absent, because the
-// engine answers that better than a gateway can. Small bodies are parsed whole; large ones are
-// scanned for top-level keys, and both ways give the same shape for every valid JSON object. What
-// the scan leaves unchecked stands in json-scan.ts. Token counts saturate at 2^32 - 1.
+// streaming, how many answers of which length, tools, structured output, reasoning. The body has to be
+// one JSON object, which is checked to its last byte, and its model has to be a name; an optional field of
+// a wrong type reads as absent, because the engine answers that better than a gateway can. Bodies of
+// all sizes are read in one way, the large ones in steps. Token counts saturate at 2^32 - 1.
 
 import { assertNever } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
+import type { JsonFault, LocatedRoot } from "./json-located.js";
+import { JsonReader, NESTING_MAX_DEPTH } from "./json-reader.js";
 import {
-  locateRoot,
-  namesByLength,
-  OBJECT_KEYS_MAX,
-  parseJson,
-  readLocated,
-  scanObject,
-  type JsonFault,
+  keysOf,
+  readValues,
+  STRING_MAX_CHARS,
   type JsonRecord,
-  type LocatedRoot,
-  type ScanResult,
   type Wanted,
-} from "./json-scan.js";
-import { NESTING_MAX_DEPTH, nestsTooDeep, startOfValue } from "./json-skip.js";
+} from "./json-values.js";
 import { producesOutputTokens, type Endpoint } from "./paths.js";
 import { PROMPT_KEYS } from "./prompt-sections.js";
 
-/** Largest body that is parsed whole, in bytes; parsing 256 KiB takes about a millisecond. */
-export const FULL_PARSE_MAX_BYTES = 262_144;
 /** Longest model name, in characters (UTF-16 units); hub names stay under 200. */
-export const MODEL_NAME_MAX_CHARS = 512;
+export const MODEL_NAME_MAX_CHARS = STRING_MAX_CHARS;
 /** Token counts travel as unsigned 32-bit integers. */
 const U32_MAX = 4_294_967_295;
 
@@ -91,56 +83,32 @@ const GRAMMAR_KEYS = [
 ];
 
 const NOTHING: JsonRecord = {};
-/** What is located in a large body: the prompt, too, so that its reader need not pass over it again. */
-const LOCATED_NAMES = namesByLength([...new Set([...Object.keys(WANTED), ...PROMPT_KEYS])]);
+/** What is located: the prompt, too, so that its reader need not pass over the body again. */
+const LOCATED = keysOf(WANTED, PROMPT_KEYS);
 
-/** A shape, and where the values of a large body stand, for `readPrompt`. */
+/** A shape, and where the values of the body stand, for `readPrompt`. */
 export type LocatedShape =
-  | { readonly ok: true; readonly shape: RequestShape; readonly root: LocatedRoot | undefined }
+  | { readonly ok: true; readonly shape: RequestShape; readonly root: LocatedRoot }
   | { readonly ok: false; readonly rejection: Rejection };
 
-/** Reads the shape of one request body; a refusal is 400 `invalid_request`. */
-export function readShape(endpoint: Endpoint, body: Uint8Array): LocatedShape {
-  const isLarge = body.length > FULL_PARSE_MAX_BYTES;
-  const root = isLarge ? locateRoot(body, LOCATED_NAMES) : undefined;
-  if (root === undefined) return withRoot(readShapeByParsing(endpoint, body), undefined);
-  if (!root.ok) return withRoot(toShape(endpoint, body, root), undefined);
-  return withRoot(toShape(endpoint, body, readLocated(body, root.values, WANTED)), root);
+/** A reader of one request body, at its start. */
+export function shapeReader(body: Uint8Array): JsonReader {
+  return new JsonReader(body, LOCATED);
 }
 
-function withRoot(read: ShapeResult, root: LocatedRoot | undefined): LocatedShape {
-  return read.ok ? { ...read, root } : read;
-}
-
-/** The way of small bodies. */
-export function readShapeByParsing(endpoint: Endpoint, body: Uint8Array): ShapeResult {
-  return toShape(endpoint, body, parseObject(body));
-}
-
-/** The way of large bodies, without what `readShape` keeps of it. */
-export function readShapeByScanning(endpoint: Endpoint, body: Uint8Array): ShapeResult {
-  return toShape(endpoint, body, scanObject(body, WANTED));
-}
-
-function parseObject(body: Uint8Array): ScanResult {
-  const parsed = parseJson(body);
-  if (!parsed.ok) {
-    // The scan knows where a text breaks; it finds nothing when that is inside a skipped value.
-    const scanned = parsed.fault.kind === "malformed" ? scanObject(body, WANTED) : parsed;
-    return scanned.ok ? parsed : scanned;
+/** Reads the shape of one request body, from where its reader stands; a refusal is 400 `invalid_request`. */
+export function readShape(endpoint: Endpoint, reader: JsonReader): LocatedShape {
+  if (reader.bytes.length === 0) {
+    return refuse("the request body is empty: a JSON object is needed");
   }
-  const { value } = parsed;
-  if (!isObject(value)) {
-    return { ok: false, fault: { kind: "not_an_object", found: describe(value) } };
-  }
-  if (nestsTooDeep(body, startOfValue(body))) return { ok: false, fault: { kind: "too_deep" } };
-  return { ok: true, value };
+  const root = reader.finish();
+  if (!root.ok) return refuse(faultMessage(root.fault, reader.bytes.length));
+  const read = shapeOf(endpoint, readValues(reader.bytes, root.values, WANTED));
+  return read.ok ? { ok: true, shape: read.shape, root } : read;
 }
 
-function toShape(endpoint: Endpoint, body: Uint8Array, result: ScanResult): ShapeResult {
-  if (body.length === 0) return refuse("the request body is empty: a JSON object is needed");
-  if (!result.ok) return refuse(faultMessage(result.fault));
-  const record = result.value;
+/** The shape of a body, or of as much of it as is wanted. */
+export function shapeOf(endpoint: Endpoint, record: JsonRecord): ShapeResult {
   const model = field(record, "model");
   const modelProblem = problemOfModel(endpoint, model);
   if (modelProblem !== undefined) return refuse(modelProblem);
@@ -165,8 +133,7 @@ function problemOfModel(endpoint: Endpoint, model: unknown): string | undefined 
     return `field "model" must be a non-empty string: ${found}`;
   }
   if (model.length <= MODEL_NAME_MAX_CHARS) return undefined;
-  const allowed = MODEL_NAME_MAX_CHARS.toString();
-  return `field "model" has ${model.length.toString()} characters: at most ${allowed} are allowed`;
+  return `field "model" is too long: at most ${MODEL_NAME_MAX_CHARS.toString()} characters are allowed`;
 }
 
 function readMultiplicity(endpoint: Endpoint, record: JsonRecord): number {
@@ -273,18 +240,16 @@ function describe(value: unknown): string {
   return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }
 
-function faultMessage(fault: JsonFault): string {
+function faultMessage(fault: JsonFault, bytes: number): string {
   switch (fault.kind) {
     case "malformed": {
-      const where = fault.at === undefined ? "" : ` at byte ${fault.at.toString()}`;
-      return `the request body is not valid JSON${where}`;
+      const where = fault.at < bytes ? `at byte ${fault.at.toString()}` : "it breaks off";
+      return `the request body is not valid JSON: ${where}`;
     }
+    case "not_utf8":
+      return `the request body is not valid UTF-8 at byte ${fault.at.toString()}`;
     case "too_deep":
       return `the request body nests deeper than ${NESTING_MAX_DEPTH.toString()} levels`;
-    case "too_many_keys":
-      return `an object of the request body has more than ${OBJECT_KEYS_MAX.toString()} keys`;
-    case "not_utf8":
-      return "the request body is not valid UTF-8";
     case "not_an_object":
       return `the request body must be a JSON object: found ${fault.found}`;
     default:
@@ -292,6 +257,6 @@ function faultMessage(fault: JsonFault): string {
   }
 }
 
-function refuse(message: string): ShapeResult {
+function refuse(message: string): { readonly ok: false; readonly rejection: Rejection } {
   return { ok: false, rejection: reject("invalid_request", message) };
 }

@@ -6,9 +6,10 @@ import type { ModelNames } from "../identity/model-names.js";
 import type { PartitionRules } from "../identity/partition.js";
 import { choosePartition } from "../identity/partition.js";
 import { producesOutputTokens, type Endpoint } from "../identity/paths.js";
-import type { LocatedRoot } from "../identity/json-scan.js";
+import type { LocatedRoot } from "../identity/json-located.js";
+import type { JsonReader } from "../identity/json-reader.js";
 import { readPrompt } from "../identity/prompt.js";
-import { readShape, type RequestShape } from "../identity/shape.js";
+import { readShape, shapeReader, type RequestShape } from "../identity/shape.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
 import { reject, type Rejection } from "../model/rejection.js";
 import type { AdmissionAsk } from "../scheduler/admission.js";
@@ -24,7 +25,7 @@ export interface AdmissionPlan {
   readonly partition: PartitionName;
   readonly unknownPartitionHeader: boolean;
   readonly shape: RequestShape;
-  /** What the choice of a worker keeps of the prompt; undefined when there is none to be read. */
+  /** What the choice of a worker keeps of the prompt; undefined when there is none, or not yet. */
   readonly prompt: HashedPrompt | undefined;
   /** Output that the request asks for at most, in tokens; undefined = no limit given. */
   readonly outputLimitTokens: number | undefined;
@@ -40,7 +41,16 @@ export interface AdmissionRules {
 }
 
 export type Planned =
-  | { readonly ok: true; readonly plan: AdmissionPlan }
+  | {
+      readonly ok: true;
+      /** As yet without the prompt. */
+      readonly plan: AdmissionPlan;
+      /**
+       * Reads and hashes the prompt, which is most of the work on a body: to be called when nothing
+       * but its prompt can refuse the request any more.
+       */
+      readonly withPrompt: () => AdmissionPlan;
+    }
   | { readonly ok: false; readonly rejection: Rejection };
 
 /** The model a proxy vouched for; it chooses the shares that apply, never the route. */
@@ -81,15 +91,31 @@ export function workerQuery(plan: AdmissionPlan, caller: Caller): SelectionQuery
   };
 }
 
-/** Plans one inference request from its whole body. */
+/**
+ * Largest body that is read in one step, in bytes: a millisecond at worst. Most requests are smaller,
+ * and of the larger ones most are done in a few steps.
+ */
+export const ONE_STEP_MAX_BYTES = 65_536;
+
+/**
+ * The reader of a body that has to be read in steps, because other requests would wait for it;
+ * undefined for a smaller body, and for one that is refused unread.
+ */
+export function steppedReader(rules: AdmissionRules, body: Uint8Array): JsonReader | undefined {
+  const isLarge = body.length > ONE_STEP_MAX_BYTES && body.length <= rules.bodyLimitBytes;
+  return isLarge ? shapeReader(body) : undefined;
+}
+
+/** Plans one inference request from its whole body, which the reader has read as far as it has. */
 export function planAdmission(
   rules: AdmissionRules,
   caller: Caller,
   endpoint: Endpoint,
-  body: Uint8Array,
+  reader: JsonReader,
 ): Planned {
-  if (body.length > rules.bodyLimitBytes) {
-    return { ok: false, rejection: bodyTooLarge(body.length, rules.bodyLimitBytes) };
+  const { length } = reader.bytes;
+  if (length > rules.bodyLimitBytes) {
+    return { ok: false, rejection: bodyTooLarge(length, rules.bodyLimitBytes) };
   }
   if (caller.workerConstraintRefused) {
     return {
@@ -100,7 +126,7 @@ export function planAdmission(
       ),
     };
   }
-  const read = readShape(endpoint, body);
+  const read = readShape(endpoint, reader);
   if (!read.ok) return read;
   const named = read.shape.model;
   const model = named === undefined ? rules.onlyModel : rules.names.canonical(named);
@@ -118,17 +144,18 @@ export function planAdmission(
       ),
     };
   }
-  return {
-    ok: true,
-    plan: {
-      model,
-      partition: place.partition,
-      unknownPartitionHeader: place.unknownHeader,
-      shape: read.shape,
-      prompt: hashedPrompt(rules.selector, model, endpoint, body, read.root),
-      outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,
-    },
+  const plan: AdmissionPlan = {
+    model,
+    partition: place.partition,
+    unknownPartitionHeader: place.unknownHeader,
+    shape: read.shape,
+    prompt: undefined,
+    outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,
   };
+  const withPrompt = (): AdmissionPlan => {
+    return { ...plan, prompt: hashedPrompt(rules.selector, model, endpoint, reader, read.root) };
+  };
+  return { ok: true, plan, withPrompt };
 }
 
 /** The prompt as the keys of its blocks: its text must not be kept for as long as the request waits. */
@@ -136,10 +163,10 @@ function hashedPrompt(
   selector: WorkerSelector,
   model: ModelId,
   endpoint: Endpoint,
-  body: Uint8Array,
-  root: LocatedRoot | undefined,
+  { bytes }: JsonReader,
+  root: LocatedRoot,
 ): HashedPrompt | undefined {
-  const content = readPrompt(endpoint, body, selector.promptLimits(model), root);
+  const content = readPrompt(endpoint, bytes, selector.promptLimits(model), root);
   return content === undefined ? undefined : selector.hash(model, content);
 }
 

@@ -3,7 +3,9 @@
 // the next deadline is, and that there is more to grant than fits in one turn.
 
 import { resolveCaller, type IdentityRules } from "../identity/caller.js";
+import type { JsonReader } from "../identity/json-reader.js";
 import { classifyPath } from "../identity/paths.js";
+import { shapeReader } from "../identity/shape.js";
 import type { Rejection } from "../model/rejection.js";
 import type { FeedbackController } from "../capacity/feedback-controller.js";
 import type { Ledger } from "../fairshare/ledger.js";
@@ -14,7 +16,7 @@ import { CreditRegistry, type CreditRegistryOptions } from "../scheduler/credit-
 import type { RateCheck } from "../scheduler/rate-check.js";
 import type { SlotHold } from "../scheduler/slot-hold.js";
 import type { PartitionName } from "../model/ids.js";
-import type { AdmissionRules } from "./admission-plan.js";
+import { steppedReader, type AdmissionRules } from "./admission-plan.js";
 import type { DeskContext, RequestObserver } from "./desk-context.js";
 import type { RequestHead, ResponseHead } from "./heads.js";
 import { draining, queueFull, queueTimeout } from "./refusals.js";
@@ -55,6 +57,17 @@ export interface DeskOptions {
   readonly onDeadline: (at: MonotonicMs) => void;
   /** Call `turn` soon, after the events that are already waiting. */
   readonly onMoreWork: () => void;
+}
+
+/** A request that has come in. */
+export interface Opened {
+  readonly request: RequestLife;
+  readonly verdict: Verdict;
+  /**
+   * Time to ask of Envoy if it takes long to read the body, in milliseconds; undefined when nobody
+   * reads it.
+   */
+  readonly readingMs: number | undefined;
 }
 
 /** How many requests are where. */
@@ -120,27 +133,39 @@ export class RequestDesk {
   }
 
   /** Opens a request; what is decided about it later, while it is held, goes to `onVerdict`. */
-  open(
-    head: RequestHead,
-    onVerdict: VerdictListener,
-    now: MonotonicMs,
-  ): { readonly request: RequestLife; readonly verdict: Verdict } {
+  open(head: RequestHead, onVerdict: VerdictListener, now: MonotonicMs): Opened {
     const path = classifyPath(head.method, head.target);
     const caller = resolveCaller(this.#options.identity, head.headers, head.evidence);
     const request = new RequestLife(this.#context, head, path, caller, onVerdict, now);
     if (path.kind === "inference") this.#options.observer.received();
     const verdict = request.open(now);
     if (!request.ended) this.#live.add(request);
-    return { request, verdict };
+    const budgetMs = this.#options.holdBudgetMs(caller.priority.effective);
+    return { request, verdict, readingMs: path.kind === "inference" ? budgetMs : undefined };
+  }
+
+  /**
+   * The reader of a body that others must not wait for: whoever gets one lets it read step by step, and
+   * hands it to `body`. Undefined for a body that is read in one go.
+   */
+  bodyReader(bytes: Uint8Array): JsonReader | undefined {
+    return steppedReader(this.#options.rules, bytes);
   }
 
   /**
    * Hands a request its body. Slots that are already free go to those who waited longer. The verdict
    * may be "hold" for a request that the same call then grants: its later verdict came first.
+   *
+   * @param reader has read the body, or as much of it as it was given time for
    */
-  body(request: RequestLife, bytes: Uint8Array, now: MonotonicMs): Verdict {
+  body(
+    request: RequestLife,
+    bytes: Uint8Array,
+    now: MonotonicMs,
+    reader: JsonReader = shapeReader(bytes),
+  ): Verdict {
     this.turn(now);
-    const verdict = request.body(bytes, now);
+    const verdict = request.body(reader, now);
     this.turn(now);
     return verdict;
   }

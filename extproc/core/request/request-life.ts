@@ -10,6 +10,7 @@
 
 import type { FeedbackDecision } from "../capacity/feedback-decision.js";
 import type { Caller } from "../identity/caller.js";
+import type { JsonReader } from "../identity/json-reader.js";
 import { producesOutputTokens, type PathDecision } from "../identity/paths.js";
 import { assertNever, invariant } from "../model/invariant.js";
 import { reject, type Rejection } from "../model/rejection.js";
@@ -91,18 +92,17 @@ export class RequestLife {
     }
   }
 
-  /** Takes the whole request body: plans, asks for a slot, and chooses a worker if one is free. */
-  body(bytes: Uint8Array, now: MonotonicMs): Verdict {
+  /**
+   * Takes the whole request body, read or not: plans, asks for a slot, and chooses a worker if one is
+   * free.
+   */
+  body(reader: JsonReader, now: MonotonicMs): Verdict {
     if (this.#phase !== "reading") return { kind: "continue" };
     if (this.#desk.queueClosed) return this.#refuse(draining(), now);
-    if (this.#facts.path.kind === "pass_through") return this.#passThrough(now);
-    invariant(this.#facts.path.kind === "inference", "a refused request has no body phase");
-    const planned = planAdmission(
-      this.#desk.rules,
-      this.#facts.caller,
-      this.#facts.path.endpoint,
-      bytes,
-    );
+    const { path, caller } = this.#facts;
+    if (path.kind === "pass_through") return this.#passThrough(now);
+    invariant(path.kind === "inference", "a refused request has no body phase");
+    const planned = planAdmission(this.#desk.rules, caller, path.endpoint, reader);
     if (!planned.ok) {
       countUnreadable(this.#desk.credits, planned.rejection);
       return this.#refuse(planned.rejection, now);
@@ -110,6 +110,7 @@ export class RequestLife {
     this.#facts.plan = planned.plan;
     const refusal = this.#redeem(planned.plan, now) ?? rateLimited(this.#desk, now);
     if (refusal !== undefined) return this.#refuse(refusal, now);
+    this.#facts.plan = planned.withPrompt();
     return this.#facts.permit === undefined ? this.#admit(planned.plan, now) : this.#dispatch(now);
   }
 

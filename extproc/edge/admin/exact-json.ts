@@ -2,25 +2,26 @@
 // epoch is an unsigned 64-bit integer, and two of them that differ must not become equal on the way in.
 // The text is parsed as always; the digits of that one member are then taken from the bytes themselves.
 
-import { parseJson } from "../../core/identity/json-scan.js";
-import {
-  CLOSE_BRACE,
-  COMMA,
-  skipBlanks,
-  skipString,
-  skipValue,
-  startOfValue,
-} from "../../core/identity/json-skip.js";
+import { wantedKeys } from "../../core/identity/json-located.js";
+import { JsonReader } from "../../core/identity/json-reader.js";
 
 export type ExactObject =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly problem: string };
 
-/** @param exact the member whose number becomes the text it was written as */
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+/**
+ * @param exact the member whose number becomes the text it was written as; a name of lower-case
+ *   letters, digits and underscores
+ */
 export function parseExactObject(bytes: Uint8Array, exact: string): ExactObject {
-  const parsed = parseJson(bytes);
-  if (!parsed.ok) return { ok: false, problem: "the body is no JSON text in UTF-8" };
-  const { value } = parsed;
+  let value: unknown;
+  try {
+    value = JSON.parse(utf8.decode(bytes));
+  } catch {
+    return { ok: false, problem: "the body is no JSON text in UTF-8" };
+  }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return { ok: false, problem: "the body must be a JSON object" };
   }
@@ -28,25 +29,9 @@ export function parseExactObject(bytes: Uint8Array, exact: string): ExactObject 
   if (!Object.hasOwn(members, exact) || typeof members[exact] !== "number") {
     return { ok: true, value: members };
   }
-  const written = lastMember(bytes, exact);
+  const root = new JsonReader(bytes, wantedKeys([exact])).finish();
+  const written = root.ok ? root.values.get(exact) : undefined;
   if (written === undefined) return { ok: false, problem: "the body is nested too deep" };
-  return { ok: true, value: { ...members, [exact]: written } };
-}
-
-/** Text of a member of a well-formed object, the last of its name as JSON.parse has it. */
-function lastMember(bytes: Uint8Array, name: string): string | undefined {
-  const text = new TextDecoder();
-  let found: string | undefined;
-  let at = skipBlanks(bytes, startOfValue(bytes) + 1);
-  while (bytes[at] !== CLOSE_BRACE) {
-    const keyEnd = skipString(bytes, at);
-    const key: unknown = JSON.parse(text.decode(bytes.subarray(at, keyEnd)));
-    const start = skipBlanks(bytes, skipBlanks(bytes, keyEnd) + 1);
-    const end = skipValue(bytes, start);
-    if (end < 0) return undefined;
-    if (key === name) found = text.decode(bytes.subarray(start, end));
-    at = skipBlanks(bytes, end);
-    if (bytes[at] === COMMA) at = skipBlanks(bytes, at + 1);
-  }
-  return found;
+  const digits = utf8.decode(bytes.subarray(written.start, written.end));
+  return { ok: true, value: { ...members, [exact]: digits } };
 }

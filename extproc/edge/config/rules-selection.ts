@@ -22,7 +22,7 @@ const PUBLISHERS: readonly string[] = ["vllm", "sglang"];
 const LISTED_WORKERS_MAX = 8;
 
 /** Characters of a prompt that are hashed before it waits or runs: more would hold up other requests. */
-export const PREFIX_CHARS_MAX = 1_048_576;
+export const PREFIX_CHARS_MAX = 262_144;
 
 /** Every broken rule. */
 export function checkSelection(draft: Draft): Finding[] {

@@ -23,11 +23,11 @@ const EVICTION_INTERVAL_SECS_MAX = 3600;
 /** What nobody has asked for in a day is no longer in the cache of a busy engine. */
 const COMMITTED_TTL_SECS_MAX = 86_400;
 /** A block above that is longer than many prompts, which then have no prefix. */
-const BLOCK_CHARS_MAX = 4_096;
+const BLOCK_CHARS_MAX = 1_024;
 /** Far above the block sizes of engines, which are 1 to 256. */
 const BLOCK_TOKENS_MAX = 4096;
 /** Each block of a prompt is hashed and looked up before the request is sent on. */
-const PREFIX_BLOCKS_MAX = 4096;
+const PREFIX_BLOCKS_MAX = 1_024;
 /** Far above the deployments there are; each rank costs a connection. */
 const RANKS_MAX = 512;
 /** A topic is a short name, for instance one with the engine's address and model in it. */

@@ -23,7 +23,7 @@ import {
   nextTurn,
   readSequence,
 } from "./kv-wire.js";
-import { SlicedWork } from "./sliced-work.js";
+import { SlicedWork } from "../runtime/sliced-work.js";
 
 /** First wait before the next attempt to connect; it doubles up to the longest. */
 const RECONNECT_MIN_MS = 100;

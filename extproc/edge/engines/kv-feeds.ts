@@ -12,7 +12,7 @@ import type { Log, RateLimitedLog } from "../telemetry/log.js";
 import { KvFeed, type KvFailure, type KvFeedOptions } from "./kv-feed.js";
 import { KvFeedView, type KvSink } from "./kv-feed-view.js";
 import { endpointOf } from "./kv-wire.js";
-import { SlicedWork } from "./sliced-work.js";
+import { SlicedWork } from "../runtime/sliced-work.js";
 
 interface KvFeedsListener {
   /** A view was cleared because batches are missing for good. */

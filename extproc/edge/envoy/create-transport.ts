@@ -5,6 +5,7 @@ import { removeUpstream, ROUTE_HEADER } from "../../core/identity/control-header
 import type { TransportKind, WeirConfig } from "../../core/model/config.js";
 import type { MonotonicMs } from "../../core/model/time.js";
 import type { RequestDesk } from "../../core/request/request-desk.js";
+import { SlicedWork } from "../runtime/sliced-work.js";
 import type { Log, RateLimitedLog } from "../telemetry/log.js";
 import { createWireCodec, type CreateCodec } from "./codec.js";
 import { EvidenceReader } from "./evidence.js";
@@ -49,6 +50,8 @@ export function createTransport(parts: TransportParts): Transport {
     }),
     codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
     now: parts.now,
+    work: new SlicedWork(),
+    messageTimeoutMs: config.envoy.message_timeout_ms,
     decodeMaxBytes: config.settlement.decode_max_bytes,
     onFault: parts.onFault,
     onMissingAttributes: () => {

@@ -10,12 +10,15 @@
 // - a failure stays with its own stream: every call that comes in from outside (message, end, timer,
 //   decoder, a verdict out of another request's turn) goes through #guard.
 
+import type { JsonReader } from "../../core/identity/json-reader.js";
 import type { RequestDesk } from "../../core/request/request-desk.js";
 import type { RequestLife } from "../../core/request/request-life.js";
 import type { Verdict } from "../../core/request/verdict.js";
 import { reject } from "../../core/model/rejection.js";
 import type { MonotonicMs } from "../../core/model/time.js";
+import type { SlicedWork } from "../runtime/sliced-work.js";
 import { createBodyDecoder, type BodyDecoder } from "./body-decoder.js";
+import { readBody, SLOW_READING_SHARE } from "./body-reading.js";
 import type { Codec } from "./codec.js";
 import type { EvidenceReader } from "./evidence.js";
 import { contentEncoding, requestHead, responseHead } from "./heads.js";
@@ -34,6 +37,10 @@ export interface SessionDeps {
   readonly codec: Codec;
   readonly now: () => MonotonicMs;
   readonly decodeMaxBytes: number;
+  /** Reads large bodies, of all sessions together. */
+  readonly work: SlicedWork;
+  /** How long Envoy waits for a reply. */
+  readonly messageTimeoutMs: number;
   /** A message that could not be handled: a bug, or a peer that is not Envoy. It must not throw. */
   readonly onFault: (error: unknown) => void;
   /** Envoy sent no response attributes, so answers cannot be told apart. */
@@ -44,8 +51,12 @@ export class Session implements ExchangeHandler {
   readonly #deps: SessionDeps;
   readonly #exchange: Exchange;
   #request: RequestLife | undefined;
+  /** Time to ask of Envoy when its body takes long to read; undefined when nobody reads it. */
+  #readingMs: number | undefined;
   /** The phase whose reply is owed when a held request is decided. */
   #owed: RequestPhase | undefined;
+  /** Envoy was told to wait for the reply; it heeds that once. */
+  #waits = false;
   /** Nothing may be written any more: the request was refused. */
   #silent = false;
   /** Envoy has the reply that lets the request go, or a message of the response has come. */
@@ -107,7 +118,7 @@ export class Session implements ExchangeHandler {
     if (this.#request !== undefined) throw new Error("request_headers twice");
     const head = requestHead(message, this.#deps.evidence);
     this.#owed = "request_headers";
-    const { request, verdict } = this.#deps.desk.open(
+    const { request, verdict, readingMs } = this.#deps.desk.open(
       head,
       (later) => {
         this.#guard(() => {
@@ -117,6 +128,7 @@ export class Session implements ExchangeHandler {
       this.#deps.now(),
     );
     this.#request = request;
+    this.#readingMs = readingMs;
     this.#carryOut(verdict);
   }
 
@@ -129,7 +141,34 @@ export class Session implements ExchangeHandler {
     // A second body of a held request cannot be answered: "continue" would let it go unrouted.
     if (this.#owed !== undefined) throw new Error("request_body twice");
     this.#owed = "request_body";
-    this.#carryOut(this.#deps.desk.body(request, message.body, this.#deps.now()));
+    const { body } = message;
+    const { desk, now } = this.#deps;
+    const reader = this.#readingMs === undefined ? undefined : desk.bodyReader(body);
+    if (reader === undefined) this.#carryOut(desk.body(request, body, now()));
+    else this.#readBody(request, reader);
+  }
+
+  /** Reads a large body while others have their turns; the request may end meanwhile, in any way. */
+  #readBody(request: RequestLife, reader: JsonReader): void {
+    const { desk, now, work, messageTimeoutMs } = this.#deps;
+    const reading = {
+      reader,
+      slowMs: messageTimeoutMs * SLOW_READING_SHARE,
+      isOver: () => request.ended,
+      onSlow: () => {
+        this.#hold(this.#readingMs ?? 0);
+      },
+    };
+    void readBody(work, now, reading).then(
+      () => {
+        this.#guard(() => {
+          if (!request.ended) this.#carryOut(desk.body(request, reader.bytes, now(), reader));
+        });
+      },
+      (error: unknown) => {
+        this.#fail(error);
+      },
+    );
   }
 
   #responseHeaders(message: HeadersMessage): void {
@@ -237,8 +276,14 @@ export class Session implements ExchangeHandler {
         this.#letThrough = true;
         return;
       case "hold":
-        this.#exchange.send(this.#deps.codec.hold(verdict.budgetMs));
+        this.#hold(verdict.budgetMs);
     }
+  }
+
+  #hold(budgetMs: number): void {
+    if (this.#waits) return;
+    this.#waits = true;
+    this.#exchange.send(this.#deps.codec.hold(budgetMs));
   }
 
   #guard(step: () => void): void {

@@ -366,7 +366,7 @@ describe("identity/prompt", () => {
     });
 
     it("looks at as many steps as the limit, and takes the rest for text as it stands", () => {
-      expect(PROMPT_STEPS_MAX).to.equal(16_384);
+      expect(PROMPT_STEPS_MAX).to.equal(4_096);
       // An element and two keys are three steps; 31 bytes are 31/256 of one.
       const one = '{"role":"user","content":"abc"}';
       const stepsOfOne = 3 + one.length / 256;
@@ -414,18 +414,18 @@ describe("identity/prompt", () => {
       expect(text.split("{").length - 1).to.equal(197);
     });
 
-    it("ends the prompt where the body is damaged", () => {
-      const start = '{"messages":[{"role":"user","content":"good"},';
-      expect(textOf("chat", `${start}{"role":"user","content":"bad\\x"}]}`)).to.equal(
-        message("user", "good") + message("user", ""),
-      );
-      expect(textOf("chat", `${start}{"role" "user"}]}`)).to.equal(message("user", "good"));
-      const parts = `{"role":"user","content":["a" "b"]},{"role":"user","content":"c"}`;
-      expect(textOf("chat", `${start}${parts}]}`)).to.equal(
-        message("user", "good") + message("user", "a"),
-      );
-      expect(textOf("chat", start)).to.equal(undefined);
-      expect(textOf("chat", '{"messages":[{"role" "user"}]}')).to.equal("");
+    it("finds no prompt in a body that is damaged anywhere", () => {
+      const start = '{"messages":[{"role":"user","content":"good"}';
+      for (const end of [
+        ',{"content":"bad\\x"}]}',
+        ',{"role" "user"}]}',
+        ',["a" "b"]]}',
+        "",
+        "]",
+      ]) {
+        expect(read("chat", start + end, 65_536), end).to.equal(undefined);
+      }
+      expect(textOf("chat", `${start}]}`)).to.equal(message("user", "good"));
     });
   });
 });

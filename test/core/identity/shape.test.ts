@@ -1,17 +1,19 @@
 // Bodies are built as text where the text matters (escapes, repeated keys, blanks); JSON.parse is the
-// oracle of the property: whatever it accepts must give the same shape on both ways.
+// oracle: whatever it accepts must give the shape of the parsed value, and nothing else may give one.
 
 import { expect } from "chai";
 import fc from "fast-check";
 import type { Endpoint } from "../../../extproc/core/identity/paths.js";
 import {
-  FULL_PARSE_MAX_BYTES,
   readShape,
-  readShapeByParsing,
-  readShapeByScanning,
+  shapeOf,
+  shapeReader,
+  type LocatedShape,
   type RequestShape,
   type ShapeResult,
 } from "../../../extproc/core/identity/shape.js";
+import type { JsonRecord } from "../../../extproc/core/identity/json-values.js";
+import { anyKey, damagedText, objectText, parsed } from "./json-texts.js";
 import { utf8 } from "./support.js";
 
 const ENDPOINTS: readonly Endpoint[] = [
@@ -32,12 +34,26 @@ const TOKEN_ENDPOINTS: readonly Endpoint[] = [
   "generate",
 ];
 
-/** Reads on both ways, which must agree, and gives the shape or the refusal's message. */
+/** Reads a body, which must give what the parsed value gives: the shape, or the refusal's message. */
 function read(endpoint: Endpoint, body: unknown): RequestShape | string {
   const bytes = utf8(typeof body === "string" ? body : JSON.stringify(body));
-  const parsed = readShapeByParsing(endpoint, bytes);
-  expect(readShapeByScanning(endpoint, bytes)).to.deep.equal(parsed);
-  return outcome(parsed);
+  const result = readBytes(endpoint, bytes);
+  const value = parsed(bytes);
+  if (isObject(value)) expect(result).to.deep.equal(plain(shapeOf(endpoint, value)));
+  return outcome(result);
+}
+
+function readBytes(endpoint: Endpoint, bytes: Uint8Array): ShapeResult {
+  return plain(readShape(endpoint, shapeReader(bytes)));
+}
+
+/** Without the places of the values. */
+function plain(result: ShapeResult | LocatedShape): ShapeResult {
+  return result.ok ? { ok: true, shape: result.shape } : result;
+}
+
+function isObject(value: unknown): value is JsonRecord {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function outcome(result: ShapeResult): RequestShape | string {
@@ -229,10 +245,28 @@ describe("identity/shape", () => {
   });
 
   it("takes a model name of 512 characters and refuses 513", () => {
+    const tooLong = 'field "model" is too long: at most 512 characters are allowed';
     expect(read("chat", { model: "m".repeat(512) })).to.be.an("object");
-    expect(read("chat", { model: "m".repeat(513) })).to.equal(
-      'field "model" has 513 characters: at most 512 are allowed',
-    );
+    expect(read("chat", { model: "m".repeat(513) })).to.equal(tooLong);
+    // As long as 512 characters can be written, and longer than any.
+    const escaped = (count: number): string => `{"model":"${"\\ud83d".repeat(count)}"}`;
+    expect(read("chat", escaped(512))).to.deep.include({ model: "\ud83d".repeat(512) });
+    expect(read("chat", escaped(513))).to.equal(tooLong);
+    expect(read("chat", { model: "é".repeat(1 << 20) })).to.equal(tooLong);
+  });
+
+  it("looks at no more of a long string or number than it needs", () => {
+    const long = "x".repeat(1 << 20);
+    expect(shape("chat", { response_format: { type: long } }).structured).to.equal(true);
+    expect(shape("chat", { reasoning_effort: long, stream: long }).reasoning).to.equal(true);
+    const number = (digits: number): string => `{"model":"m","max_tokens":0.${"0".repeat(digits)}}`;
+    expect(read("chat", number(65_534))).to.deep.include({ outputLimitTokens: 0 });
+    expect(outcome(readBytes("chat", utf8(number(65_535))))).to.deep.include({
+      outputLimitTokens: undefined,
+    });
+    expect(read("chat", `{"model":"m","n":${"1".repeat(300)}}`)).to.deep.include({
+      multiplicity: 4_294_967_295,
+    });
   });
 
   it("refuses a body that is empty or no JSON object, and says what it is", () => {
@@ -243,69 +277,65 @@ describe("identity/shape", () => {
       "the request body must be a JSON object: found something that is not JSON",
     );
     for (const body of ['"x"', "1", "null", "true"]) {
-      for (const way of [readShapeByParsing, readShapeByScanning]) {
-        expect(outcome(way("chat", utf8(body)))).to.match(
-          /^the request body must be a JSON object/,
-        );
-      }
+      expect(read("chat", body)).to.match(/^the request body must be a JSON object/);
     }
   });
 
-  it("refuses malformed JSON with its place", () => {
-    expect(read("chat", '{"model":"demo",}')).to.equal(
-      "the request body is not valid JSON at byte 16",
-    );
+  it("refuses malformed JSON with its place, wherever that is", () => {
+    const malformed = (at: number): string =>
+      `the request body is not valid JSON: at byte ${at.toString()}`;
+    expect(read("chat", '{"model":"demo",}')).to.equal(malformed(16));
+    expect(read("chat", '{"model":"demo"}{}')).to.equal(malformed(16));
+    expect(read("chat", '{"model":"demo","messages":[1,]}')).to.equal(malformed(30));
     expect(read("chat", '{"model":"demo"')).to.equal(
-      "the request body is not valid JSON at byte 15",
+      "the request body is not valid JSON: it breaks off",
     );
-    expect(read("chat", '{"model":"demo"}{}')).to.equal(
-      "the request body is not valid JSON at byte 16",
-    );
-  });
-
-  it("refuses what only a full parse sees, without a place", () => {
-    const body = utf8('{"model":"demo","messages":[1,]}');
-    expect(outcome(readShapeByParsing("chat", body))).to.equal(
-      "the request body is not valid JSON",
-    );
-    expect(readShapeByScanning("chat", body).ok).to.equal(true);
   });
 
   it("tolerates one byte order mark", () => {
     expect(read("chat", '\ufeff{"model":"demo"}')).to.deep.include({ model: "demo" });
   });
 
-  it("refuses invalid UTF-8: anywhere in a small body, in what is read of a large one", () => {
-    const inModel = utf8('{"model":"aXb","p":"cXd"}');
-    inModel[11] = 0xc0;
-    for (const way of [readShapeByParsing, readShapeByScanning]) {
-      expect(outcome(way("chat", inModel))).to.equal("the request body is not valid UTF-8");
+  it("refuses invalid UTF-8 anywhere in a string, with its place", () => {
+    for (const at of [11, 21]) {
+      const bytes = utf8('{"model":"aXb","p":"cXd"}');
+      bytes[at] = 0xc0;
+      expect(outcome(readBytes("chat", bytes))).to.equal(
+        `the request body is not valid UTF-8 at byte ${at.toString()}`,
+      );
     }
-    const inPrompt = utf8('{"model":"aXb","p":"cXd"}');
-    inPrompt[21] = 0xff;
-    expect(outcome(readShapeByParsing("chat", inPrompt))).to.equal(
-      "the request body is not valid UTF-8",
-    );
-    expect(readShapeByScanning("chat", inPrompt).ok).to.equal(true);
   });
 
-  it("takes 512 levels of nesting and refuses 513, on both ways", () => {
+  it("takes 512 levels of nesting and refuses 513", () => {
     const nested = (levels: number): string =>
       `\ufeff {"model":"demo","p":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;
     expect(read("chat", nested(512))).to.deep.include({ model: "demo" });
-    expect(read("chat", nested(513))).to.equal("the request body nests deeper than 512 levels");
-    expect(read("chat", nested(100_000))).to.equal("the request body nests deeper than 512 levels");
+    for (const levels of [513, 100_000]) {
+      expect(outcome(readBytes("chat", utf8(nested(levels))))).to.equal(
+        "the request body nests deeper than 512 levels",
+      );
+    }
   });
 
-  it("parses 262144 bytes whole and scans one more", () => {
-    // The fault inside a skipped value tells the two ways apart.
-    const body = (length: number): Uint8Array => {
-      const frame = '{"model":"demo","p":["",]}';
-      return utf8(frame.replace('""', `"${"x".repeat(length - frame.length)}"`));
-    };
-    expect(body(FULL_PARSE_MAX_BYTES).length).to.equal(262_144);
-    expect(readShape("chat", body(262_144)).ok).to.equal(false);
-    expect(readShape("chat", body(262_145)).ok).to.equal(true);
+  it("reads bodies of all sizes alike, faults at their end too", () => {
+    for (const length of [1_000, 65_536, 65_537, 262_144, 262_145, 5_000_000]) {
+      const body = (end: string): RequestShape | string => {
+        const frame = `{"p":"","n":2,"model":"demo"${end}`;
+        const filler = "x".repeat(length - frame.length);
+        return outcome(readBytes("chat", utf8(frame.replace('""', `"${filler}"`))));
+      };
+      expect(body("}")).to.deep.include({ model: "demo", multiplicity: 2 });
+      expect(body(',"q":[1,]}')).to.equal(
+        `the request body is not valid JSON: at byte ${(length - 2).toString()}`,
+      );
+      expect(body("")).to.equal("the request body is not valid JSON: it breaks off");
+    }
+  });
+
+  it("takes an object of any number of keys", () => {
+    const keys = Array.from({ length: 100_000 }, (_, index) => `"k${index.toString()}":1`).join();
+    const body = `{"model":"a",${keys},"sampling_params":{${keys},"n":3},"model":"demo"}`;
+    expect(read("generate", body)).to.deep.include({ model: "demo", multiplicity: 3 });
   });
 
   it("finds the model behind 20 MB of image, text with escapes, token ids and repeated keys", () => {
@@ -318,7 +348,7 @@ describe("identity/shape", () => {
     for (const [what, filler] of Object.entries(fillers)) {
       const body = utf8(`{"n":2,${filler},"model":"demo","max_tokens":5,"stream":true}`);
       expect(body.length, what).to.be.greaterThan(20_000_000);
-      const result = readShape("chat", body);
+      const result = readBytes("chat", body);
       expect(outcome(result), what).to.deep.include({
         model: "demo",
         stream: true,
@@ -328,14 +358,11 @@ describe("identity/shape", () => {
     }
   }).timeout(20_000);
 
-  it("gives the same shape by parsing and by scanning, for any JSON object", () => {
+  it("gives the shape of the parsed value, for any JSON object", () => {
     fc.assert(
       fc.property(fc.constantFrom(...ENDPOINTS), objectText(), (endpoint, text) => {
-        const bytes = utf8(text);
-        expect(() => JSON.parse(text) as unknown).to.not.throw();
-        expect(readShapeByScanning(endpoint, bytes)).to.deep.equal(
-          readShapeByParsing(endpoint, bytes),
-        );
+        expect(isObject(parsed(utf8(text)))).to.equal(true);
+        read(endpoint, text);
       }),
       { numRuns: 1000 },
     );
@@ -346,10 +373,9 @@ describe("identity/shape", () => {
       fc.property(
         fc.constantFrom(...ENDPOINTS),
         fc.dictionary(anyKey(), fc.jsonValue()),
-        (e, o) => {
-          for (const text of [JSON.stringify(o), JSON.stringify(o, null, 2)]) {
-            const bytes = utf8(text);
-            expect(readShapeByScanning(e, bytes)).to.deep.equal(readShapeByParsing(e, bytes));
+        (endpoint, object) => {
+          for (const text of [JSON.stringify(object), JSON.stringify(object, null, 2)]) {
+            read(endpoint, text);
           }
         },
       ),
@@ -357,111 +383,15 @@ describe("identity/shape", () => {
     );
   });
 
-  it("never accepts by parsing what the scan refuses, and never throws, for damaged bodies", () => {
-    const damaged = fc.tuple(objectText(), fc.nat(), fc.nat({ max: 255 }), fc.boolean());
+  it("gives a shape for a damaged body exactly when it still is a JSON object", () => {
     fc.assert(
-      fc.property(damaged, ([text, place, byte, cut]) => {
-        const bytes = utf8(text);
-        const at = place % bytes.length;
-        const broken = cut ? bytes.slice(0, at) : bytes;
-        if (!cut) broken[at] = byte;
-        const parsed = readShapeByParsing("chat", broken);
-        const scanned = readShapeByScanning("chat", broken);
-        if (parsed.ok) expect(scanned).to.deep.equal(parsed);
+      fc.property(damagedText(), (bytes) => {
+        const value = parsed(bytes);
+        const result = readBytes("generate", bytes);
+        if (isObject(value)) expect(result).to.deep.equal(plain(shapeOf("generate", value)));
+        else expect(outcome(result)).to.match(/^the request body /);
       }),
       { numRuns: 1000 },
     );
   });
 });
-
-const KEYS = [
-  "model",
-  "stream",
-  "n",
-  "best_of",
-  "max_tokens",
-  "max_completion_tokens",
-  "max_output_tokens",
-  "max_new_tokens",
-  "sampling_params",
-  "tools",
-  "text",
-  "format",
-  "type",
-  "response_format",
-  "reasoning",
-  "reasoning_effort",
-  "effort",
-  "thinking",
-  "guided_json",
-  "regex",
-  "json_schema",
-  "__proto__",
-  "messages",
-  "",
-];
-
-function anyKey(): fc.Arbitrary<string> {
-  return fc.oneof(
-    { weight: 4, arbitrary: fc.constantFrom(...KEYS) },
-    fc.string({ unit: "binary" }),
-  );
-}
-
-/** JSON text of an object: random blanks, escapes, repeated keys, nesting, numbers of any form. */
-function objectText(): fc.Arbitrary<string> {
-  const blank = fc.constantFrom("", "", "", " ", "\n", "\t\r\n ");
-  const escaped = (text: string, how: readonly boolean[]): string => {
-    const char = (one: string, at: number): string =>
-      how[at % how.length] === true ? unicode(one) : JSON.stringify(one).slice(1, -1);
-    return `"${Array.from(text, char).join("")}"`;
-  };
-  const how = fc.array(fc.boolean(), { minLength: 1, maxLength: 5 });
-  const plain = fc.oneof(
-    fc.string({ unit: "binary" }),
-    fc.constantFrom(
-      'a"b',
-      "\\",
-      '\\"',
-      "text",
-      "none",
-      "json_schema",
-      "{[",
-      "\u{1f600}",
-      "x".repeat(80),
-    ),
-  );
-  const string = fc.tuple(plain, how).map(([text, flags]) => escaped(text, flags));
-  const number = fc.oneof(
-    fc.constantFrom("0", "-0", "1", "2", "1.0", "2e1", "1E+2", "1e400", "-1", "0.5", "4294967296"),
-    fc.double({ noNaN: true, noDefaultInfinity: true }).map((value) => JSON.stringify(value)),
-  );
-  const { object } = fc.letrec<{ value: string; object: string; array: string }>((tie) => ({
-    value: fc.oneof(
-      { depthSize: "small", withCrossShrink: true },
-      fc.constantFrom("true", "false", "null"),
-      number,
-      string,
-      tie("object"),
-      tie("array"),
-    ),
-    array: fc
-      .tuple(fc.array(tie("value"), { maxLength: 3 }), blank)
-      .map(([values, gap]) => `[${gap}${values.join(`${gap},`)}${gap}]`),
-    object: fc
-      .tuple(fc.array(fc.tuple(anyKey(), how, tie("value")), { maxLength: 8 }), blank, blank)
-      .map(([entries, before, after]) => {
-        const members = entries.map(
-          ([name, flags, value]) => `${before}${escaped(name, flags)}${after}:${before}${value}`,
-        );
-        return `${before}{${members.join(`${after},`)}${after}}${before}`;
-      }),
-  }));
-  return object;
-}
-
-function unicode(char: string): string {
-  return [...Array(char.length).keys()]
-    .map((at) => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`)
-    .join("");
-}

@@ -273,6 +273,23 @@ describe("floors of a partition that follows its workers", () => {
 });
 
 describe("the rate check", () => {
+  it("reads no prompt of a request that the rate check refuses", () => {
+    const bench = new Bench({
+      scheduler: { max_concurrent_requests: 1, queue_size: 10, rate_limit_tokens_per_second: 1 },
+    });
+    const { selector } = bench.core;
+    const hash = selector.hash.bind(selector);
+    let read = 0;
+    selector.hash = (model, prompt) => {
+      read += 1;
+      return hash(model, prompt);
+    };
+    bench.drive();
+    expect(read).to.equal(1);
+    expect(bench.drive().last()).to.have.nested.property("rejection.code", "rate_limited");
+    expect(read).to.equal(1);
+  });
+
   it("refuses with 429 and Retry-After before the scheduler is asked, and gives no token back", () => {
     const bench = new Bench({
       scheduler: { max_concurrent_requests: 2, queue_size: 10, rate_limit_tokens_per_second: 1 },

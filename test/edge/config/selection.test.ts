@@ -43,11 +43,11 @@ describe("selection", () => {
     });
   });
 
-  it("bounds the characters of a prompt that are looked at, at 1 Mi", () => {
-    expect(configOf(section("block_chars: 1024, max_prefix_blocks: 1024"))).to.be.an("object");
-    expect(problemsOf(section("block_chars: 1024, max_prefix_blocks: 1025"))).to.deep.equal([
+  it("bounds the characters of a prompt that are looked at, at 256 Ki", () => {
+    expect(configOf(section("block_chars: 1024, max_prefix_blocks: 256"))).to.be.an("object");
+    expect(problemsOf(section("block_chars: 1024, max_prefix_blocks: 257"))).to.deep.equal([
       "weir.yaml:3:33 selection.max_prefix_blocks: times selection.block_chars (1024) must be at " +
-        "most 1048576 characters, got 1025",
+        "most 262144 characters, got 257",
     ]);
   });
 

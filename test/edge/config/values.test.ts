@@ -190,9 +190,9 @@ const BOUNDS: readonly Bound[] = [
   whole("selection.max_tree_size", 1, 4_294_967_296),
   whole("selection.eviction_interval_secs", 1, 3600),
   whole("selection.committed_ttl_s", 1, 86_400),
-  whole("selection.block_chars", 1, 4_096),
+  whole("selection.block_chars", 1, 1_024),
   whole("selection.block_size", 1, 4096),
-  whole("selection.max_prefix_blocks", 1, 4096),
+  whole("selection.max_prefix_blocks", 1, 1_024),
   whole("settlement.decode_max_bytes", 65_536, 1_073_741_824),
   {
     key: "health.path",

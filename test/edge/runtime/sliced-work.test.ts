@@ -1,7 +1,7 @@
 // Goal: work that takes long never holds up a turn of the event loop for more than its slice. Method: a
 // clock that each step moves, and turns that the test gives.
 import { expect } from "chai";
-import { SLICE_MS, SlicedWork } from "../../../extproc/edge/engines/sliced-work.js";
+import { SLICE_MS, SlicedWork } from "../../../extproc/edge/runtime/sliced-work.js";
 
 describe("SlicedWork", () => {
   function start(): {

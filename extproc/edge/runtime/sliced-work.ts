@@ -1,6 +1,6 @@
 // How does long work share the event loop with requests? Work is a generator that stops often. All work
 // given to one runner gets a millisecond per turn of the event loop together, one piece of it after the
-// other, however many feeds have some; between two turns everything else is served. State: the work that
+// other, however much of it there is; between two turns everything else is served. State: the work that
 // has not ended yet, the next to go on first.
 
 /** Work of one turn. What is shorter than this is done in one go. */
@@ -24,11 +24,11 @@ export class SlicedWork {
   }
 
   /** Does the work from the next turn on. Undefined when `signal` fires first: no further step is done. */
-  run<Result>(steps: Steps<Result>, signal: AbortSignal): Promise<Result | undefined> {
+  run<Result>(steps: Steps<Result>, signal?: AbortSignal): Promise<Result | undefined> {
     return new Promise((resolve, reject) => {
       const step = (): boolean => {
         try {
-          const { done, value } = signal.aborted ? ENDED : steps.next();
+          const { done, value } = signal?.aborted === true ? ENDED : steps.next();
           if (done === true) resolve(value);
           return done === true;
         } catch (error) {
