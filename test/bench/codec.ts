@@ -19,7 +19,7 @@ export async function benchCodec(print: Print, pace: Pace, wrk: Wrk | undefined)
   if (workload === undefined) throw new Error("there is no workload");
   const processes = new Processes();
   try {
-    const sketch = fullConfig(await processes.fastWorkers(2));
+    const sketch = fullConfig(await processes.fastWorkers(8));
     const bodiesFile = processes.file(".txt", `${workload.bodies.join("\n")}\n`);
     const gateways = new Map(
       await Promise.all(

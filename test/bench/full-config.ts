@@ -26,6 +26,6 @@ export function fullConfig(workerUrls: readonly string[]): ConfigSketch {
       admission_partitions: { demo: { max_concurrent_requests: SLOTS, queue_size: QUEUE } },
       default_admission_partition: "demo",
     },
-    adaptive_admission: { mode: "enforce", load_monitor_interval_secs: 1 },
+    adaptive_admission: { mode: "enforce" },
   };
 }

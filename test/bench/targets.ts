@@ -7,7 +7,8 @@ import { PEERS, installPeer, startPeer } from "./peers.js";
 import type { Print } from "./print.js";
 import type { Processes } from "./processes.js";
 
-const WORKERS = 2;
+/** With 64 slots each, the default of an engine that does not tell its own, no load here waits. */
+const WORKERS = 8;
 
 export interface Target {
   readonly title: string;
