@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { request } from "../support/http-client.js";
 import { freePorts } from "../support/ports.js";
-import { cacheFolder, runCommand } from "./cache.js";
+import { cacheFolder, runCommand, type Environment } from "./cache.js";
 import type { Processes } from "./processes.js";
 
 export interface Peer {
@@ -47,8 +47,11 @@ const POLL_MS = 250;
 const COMPLETE = "weir-complete";
 
 /** The path of the installed program, or why there is none. Progress goes to stderr. */
-export async function installPeer({ name, version }: Peer): Promise<string | Problem> {
-  const folder = cacheFolder(join("peers", `${name}-${version}`));
+export async function installPeer(
+  { name, version }: Peer,
+  env: Environment = process.env,
+): Promise<string | Problem> {
+  const folder = cacheFolder(join("peers", `${name}-${version}`), env);
   const program = join(folder, "bin", name);
   const complete = join(folder, COMPLETE);
   if (
@@ -70,7 +73,7 @@ export async function installPeer({ name, version }: Peer): Promise<string | Pro
     [program, ["--help"]],
   ];
   for (const [command, args] of steps) {
-    const { code, problem } = await runCommand(command, args, { limitMs: INSTALL_LIMIT_MS });
+    const { code, problem } = await runCommand(command, args, { env, limitMs: INSTALL_LIMIT_MS });
     if (code !== 0) return { problem: `${[command, ...args].join(" ")}: ${problem}` };
   }
   await writeFile(complete, "");
