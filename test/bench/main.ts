@@ -27,7 +27,8 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 const LOADS = WORKLOADS.map(({ name }) => name);
 const NAMES = ["gateway", ...LOADS, "codec", ...Object.keys(BENCHES)];
 
-const FULL: Pace = { rounds: 5, seconds: 4, warmUpSeconds: 4 };
+/** Code of Weir is compiled for speed only after thousands of requests. */
+const FULL: Pace = { rounds: 5, seconds: 4, warmUpSeconds: 8 };
 const SMOKE: Pace = { rounds: 1, seconds: 1, warmUpSeconds: 0 };
 const ROUNDS_MAX = 1_000;
 const SECONDS_MAX = 3_600;
