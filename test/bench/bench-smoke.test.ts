@@ -1,33 +1,42 @@
 // Runs every benchmark once and briefly, so that none of them rots. What they measure is for people.
 
 import { expect } from "chai";
-import { startProcess } from "../support/process.js";
+import { startProcess, type RunningProcess } from "../support/process.js";
+
+const bench = (...args: readonly string[]): RunningProcess =>
+  startProcess(process.execPath, ["test/bench/run.mjs", ...args]);
 
 describe("npm run bench", () => {
-  it("prints ratios to plain Envoy for each workload and to proto-loader's codec, without errors", async () => {
-    const bench = startProcess(process.execPath, ["test/bench/run.mjs", "--smoke"]);
-    const end = await bench.ended;
-    expect(end.code, bench.describe()).to.equal(0);
-    for (const title of ["JSON 1 kB", "JSON 32 kB", "SSE, 32 tokens", "Weir's own CPU"]) {
-      expect(bench.stdout).to.include(title);
-    }
-    expect(bench.stdout.match(/^ +ratio +(CPU )?\d+\.\d\dx/gm)).to.have.length(4);
-    expect(bench.stdout.match(/ 0 errors/g)).to.have.length(6);
-    expect(bench.stdout.match(/waiters +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
-    expect(bench.stdout.match(/ queued +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
+  it("prints one table per load with ratios to plain Envoy, without errors, and Weir's bars", async () => {
+    const run = bench("--only", "gateway,codec", "--smoke");
+    expect((await run.ended).code, run.describe()).to.equal(0);
+    expect(run.stdout).to.match(/Linux .*, node v.*, Envoy 1\.\d+\.\d+ .*(wrk|own load client)/);
+    const loads = ["JSON, bodies of 1 kB", "JSON, bodies of 32 kB", "SSE, 32 ", "SSE, 100 "];
+    for (const title of loads) expect(run.stdout).to.include(title);
+    const rows = run.stdout.match(/^\| Envoy (alone|\+ Weir) .*\|$/gm) ?? [];
+    expect(rows).to.have.length(2 * loads.length);
+    for (const row of rows) expect(row).to.match(/ \d+\.\d\d \(\d.* to \d.*\) .* 0 \|$/);
+    expect(run.stdout.match(/^ +(PASS|MISS) .* times plain Envoy /gm)).to.have.length(5);
+    expect(run.stdout).to.match(/^ +ratio +\d+\.\d\dx/m);
+  }).timeout(110_000);
+
+  it("prints what decisions of the core cost, and shares with and without Weir", async () => {
+    const run = bench("scheduler", "fair-share", "noisy", "prefixes", "--smoke");
+    expect((await run.ended).code, run.describe()).to.equal(0);
+    expect(run.stdout).to.not.include("JSON");
+    expect(run.stdout.match(/waiters +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
+    expect(run.stdout.match(/ queued +\d+\.\d\d us +ratio \d+\.\d\dx/g)).to.have.length(4);
     // Three tenants with Weir and without it, no refusal among their requests, and four bars.
-    expect(bench.stdout.match(/ connections +\d+\.\d requests\/s .* errors 0$/gm)).to.have.length(
-      6,
-    );
-    expect(bench.stdout.match(/^ +(PASS|MISS) /gm)).to.have.length(4);
-    expect(bench.stdout.match(/ % +\d\.\d\d +\d+ ms +\d+ ms {2}\w+ \d+ %/g)).to.have.length(7);
+    expect(run.stdout.match(/ connections +\d+\.\d requests\/s .* errors 0$/gm)).to.have.length(6);
+    expect(run.stdout.match(/^ +(PASS|MISS) /gm)).to.have.length(4);
   }).timeout(110_000);
 
   it("shows that cache_aware finds more of the prompts in caches than policies that go by load", async () => {
-    const bench = startProcess(process.execPath, ["test/bench/run.mjs", "selection", "--smoke"]);
-    expect((await bench.ended).code, bench.describe()).to.equal(0);
+    const run = bench("selection", "--smoke");
+    expect((await run.ended).code, run.describe()).to.equal(0);
+    expect(run.stdout.match(/ % +\d\.\d\d +\d+ ms +\d+ ms {2}\w+ \d+ %/g)).to.have.length(7);
     const cached = new Map<string, number>();
-    for (const line of bench.stdout.matchAll(/^ {2}(\w.*?) {2,}(\d+\.\d) % /gm)) {
+    for (const line of run.stdout.matchAll(/^ {2}(\w.*?) {2,}(\d+\.\d) % /gm)) {
       cached.set(line[1] ?? "", Number(line[2]));
     }
     const others = ["power_of_two", "round_robin", "least_load"];
@@ -46,14 +55,14 @@ describe("npm run bench", () => {
     expect(bench.stdout).to.not.match(/bodies {2}[1-9]\d* refused/);
   }).timeout(60_000);
 
-  it("runs only what is named, and says which benchmarks there are", async () => {
-    const one = startProcess(process.execPath, ["test/bench/run.mjs", "scheduler", "--smoke"]);
-    expect((await one.ended).code, one.describe()).to.equal(0);
-    expect(one.stdout.match(/waiters +\d+/g)).to.have.length(4);
-    expect(one.stdout).to.not.include("JSON 1 kB");
-    const unknown = startProcess(process.execPath, ["test/bench/run.mjs", "noise"]);
-    expect((await unknown.ended).code).to.equal(1);
-    const known = "gateway, scheduler, fair-share, noisy, prefixes, selection, stall, profile";
+  it("says which benchmarks and which values there are", async () => {
+    const unknown = bench("noise");
+    expect((await unknown.ended).code).to.equal(2);
+    const known =
+      "gateway, json-1k, json-32k, sse-32, sse-100, codec, scheduler, fair-share, noisy, prefixes, selection, stall, profile";
     expect(unknown.stderr).to.include(`no benchmark "noise"; there are: ${known}`);
+    const never = bench("--rounds", "0");
+    expect((await never.ended).code).to.equal(2);
+    expect(never.stderr).to.include("--rounds must be a whole number from 1 to 1000, got 0");
   }).timeout(60_000);
 });

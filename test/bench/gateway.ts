@@ -1,145 +1,95 @@
-// CPU per request and latency of plain Envoy and of Envoy with Weir, as ratios within one run, and
-// Weir's own CPU with its codec against the same session over proto-loader's.
+// What a gateway costs: CPU per request and latency of Envoy with Weir, and of other gateways, beside
+// plain Envoy in the same run, for JSON bodies of two sizes and for streams. Prints one table per
+// workload and, for Weir, whether its bars are met.
 
-import type { EnvoyProcess } from "../support/envoy.js";
-import { measure, median, type Measured } from "./measure.js";
+import { runLoad } from "./load.js";
 import type { Print } from "./print.js";
-import { Processes, type CodecName, type Gateway } from "./processes.js";
+import { Processes } from "./processes.js";
+import { alternate, type Pace, type Summary } from "./rounds.js";
+import { markdownTable } from "./table.js";
+import { startTargets, type TargetOptions } from "./targets.js";
+import type { Workload } from "./workloads.js";
+import type { Wrk } from "./wrk.js";
 
-const CONNECTIONS = 64;
-const SSE_TOKENS = 32;
-
-const micros = (value: number): string => `${value.toFixed(0)} us`;
-const ratio = (value: number): string => `${value.toFixed(2)}x`;
-
-/** A chat request whose body has this many bytes. */
-export function chat(bytes: number, over: object = {}): string {
-  const frame = {
-    model: "demo",
-    max_tokens: 16,
-    messages: [{ role: "user", content: "" }],
-    ...over,
-  };
-  const pad = Math.max(0, bytes - JSON.stringify(frame).length);
-  frame.messages = [{ role: "user", content: "word ".repeat(Math.ceil(pad / 5)).slice(0, pad) }];
-  return JSON.stringify(frame);
+export interface GatewayBench extends TargetOptions {
+  readonly workloads: readonly Workload[];
+  readonly pace: Pace;
+  readonly wrk: Wrk | undefined;
 }
 
-/** A worker, Envoy alone, and per codec an Envoy with its Weir. */
-interface Site {
-  readonly plain: EnvoyProcess;
-  readonly withWeir: Readonly<Record<CodecName, Gateway>>;
-}
-
-async function startSite(processes: Processes): Promise<Site> {
-  const { url } = await processes.worker(512);
-  const sketch = {
-    workers: [{ url, cluster: "worker_1", models: ["demo"] }],
-    scheduler: { max_concurrent_requests: 1_000, queue_size: 1_000 },
-  };
-  const wire = await processes.gateway(sketch, "wire");
-  const protoLoader = await processes.gateway(sketch, "proto-loader");
-  const plain = await processes.plainEnvoy(sketch);
-  return { plain, withWeir: { wire, "proto-loader": protoLoader } };
-}
-
-interface Workload {
-  readonly title: string;
-  readonly body: string;
-}
-
-const WORKLOADS: readonly Workload[] = [
-  { title: "JSON 1 kB", body: chat(1_024) },
-  { title: "JSON 32 kB", body: chat(32_768) },
-  {
-    title: `SSE, ${String(SSE_TOKENS)} tokens`,
-    body: chat(1_024, {
-      stream: true,
-      max_tokens: SSE_TOKENS,
-      ignore_eos: true,
-      stream_options: { include_usage: true },
-    }),
-  },
-];
-
-/** How long and how often is measured. */
-interface Pace {
-  /** Odd, so that a median is a run. */
-  readonly rounds: number;
-  readonly seconds: number;
-  readonly warmUpSeconds: number;
-}
-
-const FULL: Pace = { rounds: 5, seconds: 4, warmUpSeconds: 2 };
-const SMOKE: Pace = { rounds: 1, seconds: 1, warmUpSeconds: 0 };
-
-class Comparison {
-  readonly #site: Site;
-  readonly #pace: Pace;
-  readonly #print: Print;
-
-  constructor(site: Site, pace: Pace, print: Print) {
-    this.#site = site;
-    this.#pace = pace;
-    this.#print = print;
-  }
-
-  async withPlain({ title, body }: Workload): Promise<void> {
-    const { envoy, weir } = this.#site.withWeir.wire;
-    const plain = await this.#run(this.#site.plain.port, [this.#site.plain.process.pid], body);
-    const both = await this.#run(envoy.port, [envoy.process.pid, weir.pid], body);
-    const plainCpu = plain.cpuPerRequest[0] ?? 0;
-    const [envoyCpu = 0, weirCpu = 0] = both.cpuPerRequest;
-    this.#print(`${title}, ${String(CONNECTIONS)} connections`);
-    this.#print(
-      `  Envoy alone   ${micros(plainCpu)}/request  p50 ${String(plain.p50Ms)} ms  ` +
-        `p99 ${String(plain.p99Ms)} ms  ${String(plain.errors)} errors`,
-    );
-    this.#print(
-      `  Envoy + Weir  ${micros(envoyCpu)} + ${micros(weirCpu)}/request  p50 ${String(both.p50Ms)} ms  ` +
-        `p99 ${String(both.p99Ms)} ms  ${String(both.errors)} errors`,
-    );
-    this.#print(
-      `  ratio         CPU ${ratio((envoyCpu + weirCpu) / plainCpu)}  p50 ${ratio(both.p50Ms / plain.p50Ms)}  ` +
-        `p99 ${ratio(both.p99Ms / plain.p99Ms)}`,
-    );
-  }
-
-  async codecs(): Promise<void> {
-    const body = chat(1_024);
-    const ratios: number[] = [];
-    const cpu: Record<CodecName, number[]> = { wire: [], "proto-loader": [] };
-    for (let round = 0; round < this.#pace.rounds; round += 1) {
-      for (const codec of ["wire", "proto-loader"] as const) {
-        const { envoy, weir } = this.#site.withWeir[codec];
-        const { cpuPerRequest } = await this.#run(envoy.port, [weir.pid], body);
-        cpu[codec].push(cpuPerRequest[0] ?? 0);
-      }
-      ratios.push((cpu.wire.at(-1) ?? 0) / (cpu["proto-loader"].at(-1) ?? 1));
-    }
-    this.#print(
-      `Weir's own CPU per request, JSON 1 kB, ${String(this.#pace.rounds)} alternating rounds`,
-    );
-    this.#print(`  own codec     ${micros(median(cpu.wire))} (median)`);
-    this.#print(`  proto-loader  ${micros(median(cpu["proto-loader"]))} (median)`);
-    this.#print(
-      `  ratio         ${ratio(median(ratios))} (median; each: ${ratios.map(ratio).join(", ")})`,
-    );
-  }
-
-  #run(port: number, pids: readonly number[], body: string): Promise<Measured> {
-    const { seconds, warmUpSeconds } = this.#pace;
-    return measure({ port, body, connections: CONNECTIONS, seconds }, pids, warmUpSeconds);
-  }
-}
-
-export async function benchGateway(print: Print, smoke: boolean): Promise<void> {
+export async function benchGateway(print: Print, bench: GatewayBench): Promise<void> {
+  const { workloads, pace, wrk } = bench;
   const processes = new Processes();
   try {
-    const comparison = new Comparison(await startSite(processes), smoke ? SMOKE : FULL, print);
-    for (const workload of WORKLOADS) await comparison.withPlain(workload);
-    await comparison.codecs();
+    const targets = await startTargets(processes, bench, print);
+    print(
+      `${String(pace.rounds)} alternating rounds of ${String(pace.seconds)} s each; medians, CPU ` +
+        "ratios with the lowest and the highest round",
+    );
+    for (const workload of workloads) {
+      const bodiesFile = processes.file(".txt", `${workload.bodies.join("\n")}\n`);
+      const summaries = await alternate(targets, pace, (target, watched, warmUpSeconds) =>
+        runLoad({
+          ...{ port: target.port, workload, bodiesFile, watched, wrk, warmUpSeconds },
+          seconds: pace.seconds,
+        }),
+      );
+      printWorkload(print, workload, summaries);
+    }
   } finally {
     await processes.stop();
   }
+}
+
+function printWorkload(print: Print, workload: Workload, summaries: readonly Summary[]): void {
+  const { title, unit } = workload;
+  print("");
+  print(`${title}:`);
+  print("");
+  for (const line of markdownTable(
+    headOf(unit),
+    summaries.map((one) => rowOf(unit, one)),
+  )) {
+    print(line);
+  }
+  print("");
+  for (const summary of summaries.filter(({ target }) => target.weir)) {
+    printBars(print, workload, summary);
+  }
+}
+
+function headOf(unit: Workload["unit"]): readonly string[] {
+  const cpu = ["Envoy, us", "server, us", `CPU per ${unit}, us`, "ratio"];
+  return unit === "request"
+    ? ["", "requests/s", ...cpu, "p50 ms", "p99 ms", "p99 ratio", "errors"]
+    : ["", "chunks/s", ...cpu, "first p50 ms", "gap p50 ms", "gap p99 ms", "errors"];
+}
+
+function rowOf(unit: Workload["unit"], summary: Summary): readonly string[] {
+  const { cpuRatio, cpuRatioMin, cpuRatioMax } = summary;
+  const part = (micros: number): string => (micros === 0 ? "-" : micros.toFixed(0));
+  const cpu = [
+    part(summary.envoyMicros),
+    part(summary.serverMicros),
+    summary.totalMicros.toFixed(0),
+    `${cpuRatio.toFixed(2)} (${cpuRatioMin.toFixed(2)} to ${cpuRatioMax.toFixed(2)})`,
+  ];
+  const times = [summary.p50Ms, summary.p99Ms].map((ms) => ms.toFixed(1));
+  const before = [summary.target.title, summary.answersPerSecond.toFixed(0), ...cpu];
+  return unit === "request"
+    ? [...before, ...times, summary.p99Ratio.toFixed(2), String(summary.errors)]
+    : [...before, summary.firstP50Ms.toFixed(1), ...times, String(summary.errors)];
+}
+
+function printBars(print: Print, workload: Workload, summary: Summary): void {
+  const { name, unit, cpuRatioMax, p99RatioMax } = workload;
+  const bar = (what: string, value: number, max: number | undefined): void => {
+    if (max === undefined) return;
+    print(
+      `  ${value <= max ? "PASS" : "MISS"}  ${name}, ${summary.target.title}: ${what} at most ` +
+        `${max.toFixed(1)} times plain Envoy (${value.toFixed(2)})`,
+    );
+  };
+  bar(`CPU per ${unit}`, summary.cpuRatio, cpuRatioMax);
+  bar("p99", summary.p99Ratio, p99RatioMax);
 }

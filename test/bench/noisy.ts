@@ -201,7 +201,7 @@ export async function benchNoisy(print: Print, smoke: boolean): Promise<void> {
       `Noisy neighbour: ${String(WORKERS)} workers x ${String(SLOTS_EACH)} slots x ` +
         `${String(SERVICE_MS)} ms, equal weights, due 70, 70 and 20 requests/s`,
     );
-    const { envoy } = await processes.gateway(sketch, "wire");
+    const { envoy } = await processes.gateway(sketch);
     const withWeir = await measured(envoy.port, pace);
     printTenants(print, "Envoy + Weir", withWeir);
     printBars(print, withWeir);

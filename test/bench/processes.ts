@@ -1,5 +1,6 @@
-// What the benchmarks run, each in a process of its own: mock workers, Weir, Envoy with and without
-// it. `Processes` stops whatever was started through it, the last one first.
+// What the benchmarks run, each in a process of its own: workers, Weir, Envoy with and without it, and
+// whatever else stands in front of workers. `Processes` stops all that was started through it, the
+// last one first, and keeps the files they read in one folder.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,7 +9,7 @@ import { bootstrapYaml } from "../../extproc/edge/envoy/bootstrap.js";
 import { configYaml, testConfig, type ConfigSketch } from "../support/config.js";
 import { startEnvoy, type EnvoyProcess } from "../support/envoy.js";
 import { freePorts } from "../support/ports.js";
-import { startProcess, type RunningProcess } from "../support/process.js";
+import { startProcess, type ProcessOptions, type RunningProcess } from "../support/process.js";
 import { plainBootstrap } from "./plain-bootstrap.js";
 
 export type CodecName = "wire" | "proto-loader";
@@ -25,6 +26,15 @@ export interface Gateway {
   readonly profile: string;
 }
 
+export interface GatewayOptions {
+  readonly codec?: CodecName;
+  /** Name in `listen.transport`; the shipped one when absent. */
+  readonly transport?: string | undefined;
+}
+
+/** The sources are compiled as they are loaded, perhaps on a busy machine. */
+const START_LIMIT_MS = 30_000;
+
 export class Processes {
   readonly #folder = mkdtempSync(join(tmpdir(), "weir-bench-"));
   readonly #stops: (() => Promise<unknown>)[] = [];
@@ -37,7 +47,7 @@ export class Processes {
       ...["--ms-per-token", String(msPerToken)],
     ];
     const worker = this.#start("mock worker", args);
-    const [url] = await worker.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/);
+    const [url] = await worker.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/, START_LIMIT_MS);
     return { process: worker, url };
   }
 
@@ -55,15 +65,22 @@ export class Processes {
     return sender;
   }
 
+  /** The URLs of this many workers that cost next to nothing, all in one process. */
+  async fastWorkers(count: number): Promise<readonly string[]> {
+    const ports = await freePorts(count);
+    const worker = this.#start("fast workers", ["test/bench/fast-worker.ts", ...ports.map(String)]);
+    await worker.waitForOutput(/serving/, START_LIMIT_MS);
+    return ports.map((port) => `http://127.0.0.1:${String(port)}`);
+  }
+
   /** Weir and the Envoy in front of it. */
-  async gateway(sketch: ConfigSketch, codec: CodecName): Promise<Gateway> {
-    const over = await withAddresses(sketch);
-    this.#files += 1;
-    const file = join(this.#folder, `${String(this.#files)}.yaml`);
-    const profile = join(this.#folder, `${String(this.#files)}.profile.json`);
-    writeFileSync(file, configYaml(over));
+  async gateway(sketch: ConfigSketch, options: GatewayOptions = {}): Promise<Gateway> {
+    const { codec = "wire", transport } = options;
+    const over = await withAddresses(sketch, transport);
+    const file = this.file(".yaml", configYaml(over));
+    const profile = file.replace(/yaml$/, "profile.json");
     const weir = this.#start(`weir (${codec})`, ["test/bench/serve.ts", file, codec, profile]);
-    await weir.waitForOutput(/serving/);
+    await weir.waitForOutput(/serving/, START_LIMIT_MS);
     return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir, profile };
   }
 
@@ -77,23 +94,39 @@ export class Processes {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  #start(name: string, args: readonly string[]): RunningProcess {
-    const child = startProcess(process.execPath, ["--import", "tsx", ...args], { name });
+  /** Any other program. */
+  run(command: string, args: readonly string[], options: ProcessOptions): RunningProcess {
+    const child = startProcess(command, args, options);
     this.#stops.unshift(() => child.stop());
     return child;
   }
 
+  /** The path of a new file. */
+  file(ending: string, text: string): string {
+    this.#files += 1;
+    const file = join(this.#folder, `${String(this.#files)}${ending}`);
+    writeFileSync(file, text);
+    return file;
+  }
+
+  #start(name: string, args: readonly string[]): RunningProcess {
+    return this.run(process.execPath, ["--import", "tsx", ...args], { name });
+  }
+
   async #envoy(bootstrap: string): Promise<EnvoyProcess> {
-    const envoy = await startEnvoy(bootstrap);
+    const envoy = await startEnvoy(bootstrap, { discardAccessLog: true });
     this.#stops.unshift(() => envoy.stop());
     return envoy;
   }
 }
 
-async function withAddresses(sketch: ConfigSketch): Promise<ConfigSketch> {
+async function withAddresses(sketch: ConfigSketch, transport?: string): Promise<ConfigSketch> {
   const ports = await freePorts(4);
   return {
-    listen: { ext_proc: `127.0.0.1:${String(ports[0])}` },
+    listen: {
+      ext_proc: `127.0.0.1:${String(ports[0])}`,
+      ...(transport === undefined ? {} : { transport }),
+    },
     admin: { listen: `127.0.0.1:${String(ports[1])}` },
     envoy: { port: ports[2], admin_port: ports[3] },
     ...sketch,

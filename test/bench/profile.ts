@@ -4,20 +4,18 @@
 // either; of CPU also what Weir used per request, measured while nothing is profiled.
 
 import { readFileSync } from "node:fs";
-import { chat } from "./gateway.js";
-import { load, measure } from "./measure.js";
+import { fullConfig } from "./full-config.js";
+import { runLoad } from "./load.js";
 import type { Print } from "./print.js";
 import { Processes } from "./processes.js";
 import type { Frame, Profile } from "./profiler.js";
+import { WORKLOADS, type Workload } from "./workloads.js";
+import { findWrk } from "./wrk.js";
 
-const CONNECTIONS = 64;
+const WORKERS = 8;
 const TOP_FUNCTIONS = 12;
-const FULL = { seconds: 8, warmUpSeconds: 4 };
+const FULL = { seconds: 8, warmUpSeconds: 8 };
 const SMOKE = { seconds: 1, warmUpSeconds: 0 };
-const WORKLOADS = [
-  { title: "JSON 1 kB", bytes: 1_024 },
-  { title: "JSON 32 kB", bytes: 32_768 },
-] as const;
 
 type Shares = readonly (readonly [Frame, number])[];
 
@@ -63,36 +61,27 @@ function printShares(print: Print, title: string, all: Shares): void {
 
 async function profile(
   print: Print,
-  { title, bytes }: (typeof WORKLOADS)[number],
+  workload: Workload,
   { seconds, warmUpSeconds }: typeof FULL,
 ): Promise<void> {
   const processes = new Processes();
   try {
-    const { url } = await processes.worker(512);
-    const sketch = {
-      workers: [{ url, cluster: "worker_1", models: ["demo"], engine: "vllm" }],
-      models: { demo: { policy: "cache_aware" } },
-      trust: { tenant_id: true, peers: ["127.0.0.1"] },
-      scheduler: {
-        queue_size: 1_000,
-        admission_partitions: { demo: { max_concurrent_requests: 512, queue_size: 1_000 } },
-        default_admission_partition: "demo",
-      },
-      adaptive_admission: { mode: "enforce", load_monitor_interval_secs: 1 },
-    };
-    const { envoy, weir, profile: file } = await processes.gateway(sketch, "wire");
-    const task = { port: envoy.port, body: chat(bytes), connections: CONNECTIONS, seconds };
-    const plain = await measure(task, [weir.pid], warmUpSeconds);
+    const workers = await processes.fastWorkers(WORKERS);
+    const { envoy, weir, profile: file } = await processes.gateway(fullConfig(workers));
+    const wrk = await findWrk().catch(() => undefined);
+    const bodiesFile = processes.file(".txt", `${workload.bodies.join("\n")}\n`);
+    const load = { port: envoy.port, workload, bodiesFile, wrk, seconds };
+    const plain = await runLoad({ ...load, watched: [weir.pid], warmUpSeconds });
     weir.signal("SIGHUP");
     await weir.waitForOutput(/profiling/);
-    const { requests, errors } = await load(task);
+    const { answers, errors } = await runLoad({ ...load, watched: [], warmUpSeconds: 0 });
     weir.signal("SIGHUP");
     await weir.waitForOutput(/profile written/);
     const { micros, bytes: allocated } = JSON.parse(readFileSync(file, "utf8")) as Profile;
     const sum = allocated.reduce((all, [, amount]) => all + amount, 0);
     print(
-      `Profile, ${title}: CPU ${(plain.cpuPerRequest[0] ?? 0).toFixed(0)} us/request  ` +
-        `allocated ${(sum / 1_024 / requests).toFixed(1)} KiB/request  ${String(errors)} errors`,
+      `Profile, ${workload.title}: CPU ${(plain.cpuMicros[0] ?? 0).toFixed(0)} us/request  ` +
+        `allocated ${(sum / 1_024 / answers).toFixed(1)} KiB/request  ${String(errors)} errors`,
     );
     printShares(print, "own time", micros);
     printShares(print, "allocated", allocated);
@@ -102,5 +91,7 @@ async function profile(
 }
 
 export async function benchProfile(print: Print, smoke: boolean): Promise<void> {
-  for (const workload of WORKLOADS) await profile(print, workload, smoke ? SMOKE : FULL);
+  for (const workload of WORKLOADS) {
+    if (workload.unit === "request") await profile(print, workload, smoke ? SMOKE : FULL);
+  }
 }

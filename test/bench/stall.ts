@@ -96,17 +96,14 @@ export async function benchStall(print: Print, smoke: boolean): Promise<void> {
   try {
     const { url } = await processes.worker(STREAMS, MS_PER_TOKEN);
     const sink = await processes.sink();
-    const { envoy, weir } = await processes.gateway(
-      {
-        workers: [
-          { url, cluster: "worker_1", models: ["demo"] },
-          { url: sink, cluster: "worker_2", models: ["large"] },
-        ],
-        models: { large: { policy: "cache_aware" } },
-        scheduler: { max_concurrent_requests: 1_000, queue_size: 1_000 },
-      },
-      "wire",
-    );
+    const { envoy, weir } = await processes.gateway({
+      workers: [
+        { url, cluster: "worker_1", models: ["demo"] },
+        { url: sink, cluster: "worker_2", models: ["large"] },
+      ],
+      models: { large: { policy: "cache_aware" } },
+      scheduler: { max_concurrent_requests: 1_000, queue_size: 1_000 },
+    });
     print(
       `Stall: ${String(STREAMS)} streams, a token every ${String(MS_PER_TOKEN)} ms, ` +
         `and bodies of ${String(pace.bytes / 1_000_000)} MB`,

@@ -16,6 +16,8 @@ export interface EnvoyOptions {
   /** How long it may take to become ready. */
   readonly startLimitMs?: number;
   readonly args?: readonly string[];
+  /** The access log goes nowhere; for loads whose log nobody reads. */
+  readonly discardAccessLog?: boolean;
 }
 
 export type AccessLogEntry = Readonly<Record<string, unknown>>;
@@ -110,7 +112,7 @@ export async function startEnvoy(
       ...["--concurrency", String(options.concurrency ?? 1), "--file-flush-interval-msec", "50"],
       ...["--log-level", options.logLevel ?? "warn", ...(options.args ?? [])],
     ],
-    { name: "envoy" },
+    { name: "envoy", discardStdout: options.discardAccessLog ?? false },
   );
   try {
     const deadline = Date.now() + (options.startLimitMs ?? 20_000);

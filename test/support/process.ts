@@ -10,6 +10,8 @@ export interface ProcessOptions {
   readonly cwd?: string;
   /** The whole environment; this process's own when absent. */
   readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Standard output goes nowhere, for programs that write much of what nobody reads. */
+  readonly discardStdout?: boolean;
 }
 
 export interface ProcessEnd {
@@ -149,7 +151,7 @@ export function startProcess(
   const child = spawn(command, args, {
     cwd: options.cwd,
     env: options.env ?? process.env,
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["ignore", options.discardStdout === true ? "ignore" : "pipe", "pipe"],
   });
   return new RunningProcess(options.name ?? command, child);
 }
