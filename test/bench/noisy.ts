@@ -8,9 +8,8 @@
 // been charged estimates of 256 tokens, and these answers have one token, so that the debts would last
 // for the whole measurement.
 
-import { Agent } from "node:http";
 import { request } from "../support/http-client.js";
-import { JSON_HEADERS } from "../support/stack.js";
+import { ClosedLoop, postBytes } from "./closed-loop.js";
 import { median } from "./measure.js";
 import type { Print } from "./print.js";
 import { Processes, type WorkerProcess } from "./processes.js";
@@ -69,19 +68,20 @@ interface TenantResult {
 
 /** A tenant's connections, each in a closed loop from the start until `stop`. */
 class TenantLoop {
-  readonly #port: number;
-  readonly #tenant: string;
-  readonly #agent: Agent;
-  readonly #loops: Promise<void>[];
-  #stopped = false;
+  readonly #loops: readonly ClosedLoop[];
   #latenciesMs: number[] = [];
   #errors = 0;
 
   constructor(port: number, { tenant, connections }: (typeof TENANTS)[number]) {
-    this.#port = port;
-    this.#tenant = tenant;
-    this.#agent = new Agent({ keepAlive: true, maxSockets: connections });
-    this.#loops = Array.from({ length: connections }, () => this.#run());
+    const bytes = postBytes("/v1/chat/completions", [["x-weir-tenant-id", tenant]], BODY);
+    this.#loops = Array.from(
+      { length: connections },
+      () =>
+        new ClosedLoop(port, bytes, ({ status, ms }) => {
+          if (status === 200) this.#latenciesMs.push(ms);
+          else this.#errors += 1;
+        }),
+    );
   }
 
   /** Forgets what was counted so far. */
@@ -100,24 +100,7 @@ class TenantLoop {
 
   /** Waits for the answers that are under way. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    await Promise.all(this.#loops);
-    this.#agent.destroy();
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#stopped) {
-      const sentAt = performance.now();
-      const { status } = await request({
-        port: this.#port,
-        path: "/v1/chat/completions",
-        headers: [...JSON_HEADERS, ["x-weir-tenant-id", this.#tenant]],
-        body: BODY,
-        agent: this.#agent,
-      });
-      if (status === 200) this.#latenciesMs.push(performance.now() - sentAt);
-      else this.#errors += 1;
-    }
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
   }
 }
 
