@@ -55,6 +55,11 @@ export class Answer {
     return this.#attributes;
   }
 
+  /** How its body is read. */
+  get format(): BodyFormat {
+    return this.#format;
+  }
+
   get status(): number | undefined {
     return this.#status;
   }

@@ -72,7 +72,8 @@ export function attemptSeed(
   if (why !== undefined) return { kind: "ineligible", reason: why };
   if (proof === undefined) return { kind: "ineligible", reason: "no_proof" };
   const query = workerQuery(plan, caller);
-  const seeding = seeder.seed({ tenant: caller.tenant, requestId, proof, query }, now);
+  const spread = decision.reason === "running_limit";
+  const seeding = seeder.seed({ tenant: caller.tenant, requestId, proof, query, spread }, now);
   if (!seeding.ok) return { kind: "refused", refusal: seeding.refusal };
   const { seed } = seeding;
   // Once more before it is sent: whatever changes this way in some later version must not slip through.

@@ -96,6 +96,8 @@ export class SeedRun {
   judge(end: SeedAnswerEnd): void {
     this.#fault = this.#faultOf(end);
     const { reading } = end;
+    const { status = 0 } = end.answer;
+    if (this.#fault === "bad_status" && status >= 400 && status < 500) this.#seed.markRejected();
     if (this.#fault !== undefined) return;
     const report = { promptTokens: reading?.promptTokens, cachedTokens: reading?.cachedTokens };
     this.#seed.markSuccess(report);
@@ -106,7 +108,7 @@ export class SeedRun {
     this.#end = this.#seed.release(now);
   };
 
-  #faultOf({ answer, complete, reading }: SeedAnswerEnd): SeedFault | undefined {
+  #faultOf({ answer, complete }: SeedAnswerEnd): SeedFault | undefined {
     const { attributes, origin, status = 0 } = answer;
     if (attributes === undefined) return "no_answer";
     if (origin === "unknown") return "no_attributes";
@@ -117,8 +119,6 @@ export class SeedRun {
     if (attempts !== 1) return "several_attempts";
     if (status < 200 || status > 299) return "bad_status";
     if (!complete) return "incomplete";
-    const flaw = this.#body.finish();
-    if (flaw !== undefined) return flaw;
-    return reading?.outputTokens === undefined ? "no_usage" : undefined;
+    return answer.format === "json" ? this.#body.finish() : "wrong_kind";
   }
 }

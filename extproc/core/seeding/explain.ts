@@ -4,7 +4,7 @@
 
 import type { ModelId, PartitionName } from "../model/ids.js";
 import type { MonotonicMs } from "../model/time.js";
-import type { PrefixProtections, SeedProtection } from "../prefixes/protections.js";
+import type { PartitionProtections, PartitionSeed } from "../prefixes/partition-protections.js";
 import type { Fleet } from "../selection/candidates.js";
 import type { SeedCount, SeedCounts } from "./counts.js";
 import type { Headroom, HeadroomGap, SlotBlock, WorkerHeadroom } from "./headroom.js";
@@ -44,7 +44,7 @@ export interface SeedingExplanation {
   /** Partitions that seed, by name; empty = seeding is off. */
   readonly partitions: readonly PartitionName[];
   readonly leases: readonly LeaseExplanation[];
-  readonly protections: readonly SeedProtection[];
+  readonly protections: readonly PartitionSeed[];
   /** By partition, model and url. */
   readonly headroom: readonly HeadroomExplanation[];
   readonly counts: readonly SeedCount[];
@@ -55,7 +55,7 @@ export interface SeedingSources {
   readonly fleet: Fleet;
   readonly headroom: Headroom;
   readonly leases: Leases;
-  readonly protections: PrefixProtections;
+  readonly protections: PartitionProtections;
   readonly counts: SeedCounts;
 }
 

@@ -112,7 +112,9 @@ export class Headroom {
   }
 
   #assess(worker: Worker, partition: PartitionName, now: MonotonicMs): WorkerHeadroom {
-    if (!worker.usable(now)) return { known: false, worker, gap: "unusable" };
+    // A breaker's probe is no request to found a cache on.
+    const isClosed = worker.runtime.breaker.state(now) === "closed";
+    if (!worker.healthy || !isClosed) return { known: false, worker, gap: "unusable" };
     const reading = this.record(worker, now);
     if (!reading.ok) return { known: false, worker, gap: reading.fault };
     const { record } = reading;

@@ -10,7 +10,8 @@
 
 import type { SelectionConfig } from "../model/selection-config.js";
 import type { MonotonicMs } from "../model/time.js";
-import type { PrefixProtections, SeedClaim } from "../prefixes/protections.js";
+import type { PartitionProtections } from "../prefixes/partition-protections.js";
+import type { SeedClaim } from "../prefixes/protections.js";
 import { traceOf } from "../selection/answers.js";
 import { isAllowed } from "../selection/candidates.js";
 import type { PrefixTrace, SeedPolicy, SelectionQuery } from "../selection/decision.js";
@@ -63,7 +64,7 @@ export interface PlannerOptions {
   >;
   readonly lookup: OwnershipLookup;
   readonly pending: PendingOwners;
-  readonly protections: PrefixProtections;
+  readonly protections: PartitionProtections;
 }
 
 export interface PlanFacts {
@@ -72,6 +73,8 @@ export interface PlanFacts {
   /** Usable workers of the model and partition, those included that the headers exclude. */
   readonly workers: readonly Worker[];
   readonly targets: readonly HeadroomTarget[];
+  /** An owner that has room, and bears more than twice what a clean peer does, counts as full. */
+  readonly spread: boolean;
 }
 
 export class Planner {
@@ -82,14 +85,14 @@ export class Planner {
   }
 
   /** Makes a plan; one that makes a new owner holds its prefix until its claim is dropped. */
-  plan({ query, rule, workers, targets }: PlanFacts, now: MonotonicMs): Planning {
+  plan(facts: PlanFacts, now: MonotonicMs): Planning {
+    const { query, rule, workers, targets } = facts;
     const { lookup, protections } = this.#options;
     if (rule?.policy !== "cache_aware") return refuse("not_cache_aware");
     const prefix = query.prompt === undefined ? undefined : lookup.read(query.prompt);
     if (prefix === undefined) return refuse("no_prompt");
-    if (protections.snapshot(lookup.chains(prefix), now).length > 0) {
-      return refuse("prefix_protected");
-    }
+    const entries = protections.of(query.partition).snapshot(lookup.chains(prefix), now);
+    if (entries.length > 0) return refuse("prefix_protected");
     const ownership = lookup.find(prefix, workers, now);
     if (ownership.owners.length === 0) return refuse("no_owner");
     if (ownership.source !== rule.ownership) return refuse("owner_not_proven");
@@ -98,24 +101,37 @@ export class Planner {
     const owners = targets.filter(({ worker }) => eligible.includes(worker));
     if (owners.length < eligible.length) return refuse("owner_unknown");
     const withRoom = roomiest(owners);
-    if (withRoom !== undefined) return { ok: true, plan: rebalance(withRoom, ownership, prefix) };
-    const peers = targets.filter(({ worker }) => isAllowed(worker, query));
-    return this.#expand(ownership, prefix, peers, now);
+    const others = targets.filter(
+      ({ worker }) => isAllowed(worker, query) && !ownership.owners.includes(worker),
+    );
+    const stay: Planning | undefined = withRoom && {
+      ok: true,
+      plan: rebalance(withRoom, ownership, prefix),
+    };
+    const lopsided = facts.spread && withRoom !== undefined && bearsFarMore(withRoom, others);
+    if (stay !== undefined && !lopsided) return stay;
+    const expansion = this.#expand(facts, ownership, prefix, others, now);
+    return expansion.ok ? expansion : (stay ?? expansion);
   }
 
   /** Every owner is full: one of the other workers becomes an owner, if that may be now. */
   #expand(
+    { query, workers }: PlanFacts,
     ownership: Ownership,
     prefix: PromptPrefix,
     targets: readonly HeadroomTarget[],
     now: MonotonicMs,
   ): Planning {
-    const { selection, pending, protections } = this.#options;
+    const { selection, pending } = this.#options;
+    const protections = this.#options.protections.of(query.partition);
     const { keys, blocks, owners, source } = ownership;
     if (selection.max_cached_owners_per_prefix === 0) return refuse("no_owner_budget");
     if (selection.cache_owner_spill_cooldown_secs === 0) return refuse("no_cooldown");
     const known = new Set(owners.map(({ identity }) => identity.generation));
-    for (const generation of pending.of(keys, blocks)?.keys() ?? []) known.add(generation);
+    const underWay = pending.of(keys, blocks);
+    for (const { identity } of workers) {
+      if (underWay?.has(identity.generation) === true) known.add(identity.generation);
+    }
     if (known.size >= selection.max_cached_owners_per_prefix) return refuse("owner_ceiling");
     if (protections.provisionalOwner(keys, blocks, now) !== undefined) {
       return refuse("provisional_owner");
@@ -130,6 +146,11 @@ export class Planner {
     const kind = "cache_aware_distribution_seed";
     return { ok: true, plan: { kind, target, ownership, claim, trace } };
   }
+}
+
+/** True when a worker with room bears less than half of what the owner does. */
+function bearsFarMore(owner: HeadroomTarget, others: readonly HeadroomTarget[]): boolean {
+  return others.some(({ slots, occupied }) => slots > 0 && 2 * occupied < owner.occupied);
 }
 
 function rebalance(target: HeadroomTarget, ownership: Ownership, prefix: PromptPrefix): SeedPlan {

@@ -59,6 +59,7 @@ export class Seed {
   readonly #parts: SeedParts;
   #phase: "held" | "dispatched" | "ended" = "held";
   #success: CacheReport | undefined;
+  #rejected = false;
   #end: SeedEnd | undefined;
 
   constructor(parts: SeedParts) {
@@ -125,6 +126,15 @@ export class Seed {
     this.#success ??= report;
   }
 
+  /**
+   * The worker refused the request itself, before it did any work: it ends as a failure, and the prefix is
+   * free at once. A request that cannot be served must not keep the prefix from others.
+   */
+  markRejected(): void {
+    invariant(this.#phase !== "held", "a seed is refused after it was sent");
+    this.#rejected = true;
+  }
+
   /** Ends the seed, whatever has happened to it; acts once and returns the same end again. */
   release(now: MonotonicMs): SeedEnd {
     if (this.#end !== undefined) return this.#end;
@@ -137,7 +147,7 @@ export class Seed {
     } finally {
       // Also when publishing fails: a prefix or a worker that stays taken is lost for good.
       if (succeeded) plan.claim?.markSuccess();
-      plan.claim?.drop(dispatched, now);
+      plan.claim?.drop(dispatched && !this.#rejected, now);
       lease.release();
     }
     const { outcome } = this.#end;

@@ -45,6 +45,11 @@ export interface SeedAsk {
   readonly proof: SeedProof;
   /** As for an ordinary choice; a routing key has no say. */
   readonly query: SelectionQuery;
+  /**
+   * It was refused because the partition runs as many as it learned to, and not because requests wait:
+   * then an owner can be the busy one long before its engine is full.
+   */
+  readonly spread: boolean;
 }
 
 export type Seeding =
@@ -89,7 +94,7 @@ export class Seeder {
     return explainSeeding({ rules, fleet, headroom, leases, protections, counts }, now);
   }
 
-  #try({ query, tenant, requestId, proof }: SeedAsk, now: MonotonicMs): Seeding {
+  #try({ query, tenant, requestId, proof, spread }: SeedAsk, now: MonotonicMs): Seeding {
     const { rules, fleet, models, selector } = this.#options;
     const { model, partition } = query;
     if (!seedsIn(rules, partition)) return { ok: false, refusal: "disabled" };
@@ -100,7 +105,7 @@ export class Seeder {
     const targets = this.headroom.snapshot(partition, model, now);
     if (targets.length === 0) return { ok: false, refusal: "no_headroom" };
     const rule = models.get(model);
-    const planning = this.#planner.plan({ query, rule, workers, targets }, now);
+    const planning = this.#planner.plan({ query, rule, workers, targets, spread }, now);
     if (!planning.ok) return { ok: false, refusal: `plan_${planning.refusal}` };
     const { plan } = planning;
     // An owner that had room is no secret to keep: were it kept from ordinary requests, a stream of

@@ -29,7 +29,6 @@ export interface CacheAwareOptions {
   readonly loads: Loads;
   readonly telemetry: TelemetryStore | undefined;
   readonly lookup: OwnershipLookup;
-  readonly protections: SpillMemory;
   readonly pending: PendingOwners;
 }
 
@@ -40,6 +39,8 @@ export interface CacheAwareFacts {
   readonly prefix: PromptPrefix | undefined;
   readonly unread: "no_prompt" | "short_prompt";
   readonly guard: SeedGuard;
+  /** Of the request's partition. */
+  readonly memory: SpillMemory;
 }
 
 export interface CacheAwareChoice {
@@ -69,10 +70,10 @@ export class CacheAware {
   readonly #stage: OwnerStage | undefined;
 
   constructor(options: CacheAwareOptions) {
-    const { selection, loads, lookup, pending, protections } = options;
+    const { selection, loads, lookup, pending } = options;
     const maxOwners = selection.max_cached_owners_per_prefix;
     this.#options = options;
-    this.#spills = new Spills(protections, loads);
+    this.#spills = new Spills(loads);
     if (maxOwners > 0) {
       const spills = this.#spills;
       this.#stage = new OwnerStage({
@@ -85,14 +86,14 @@ export class CacheAware {
 
   choose(facts: CacheAwareFacts, now: MonotonicMs): CacheAwareChoice {
     const { selection, telemetry } = this.#options;
-    const { candidates, prefix, guard } = facts;
+    const { candidates, prefix, guard, memory } = facts;
     const plan = selection.engine_load
       ? planPressure(candidates.selectable, telemetry, now)
       : undefined;
     if (this.#stage === undefined || prefix === undefined) {
       return this.#withoutBudget(facts, plan, now);
     }
-    const stage = this.#stage.decide({ candidates, prefix, guard, plan }, now);
+    const stage = this.#stage.decide({ candidates, prefix, guard, memory, plan }, now);
     const { ownership, owners, end } = stage;
     const scoped = this.#engineLoad(plan, "cached_owner_scoped");
     switch (end.kind) {
@@ -103,13 +104,13 @@ export class CacheAware {
       case "blocked":
         return { worker: undefined, result: end.result, engineLoad: scoped, ownership, owners };
       case "unowned":
-        return this.#unowned(candidates, stage, plan, now);
+        return this.#unowned(facts, stage, plan, now);
     }
   }
 
   /** A budget of owners, and a prompt that nobody owns. */
   #unowned(
-    candidates: Candidates,
+    { candidates, memory }: CacheAwareFacts,
     { ownership, owners }: OwnerStageEnd,
     plan: PressurePlan | undefined,
     now: MonotonicMs,
@@ -119,17 +120,20 @@ export class CacheAware {
     const [worker, result] =
       findImbalance(this.#options, allowed, now) === undefined
         ? ([loads.ofTwo(allowed), ownership.miss] as const)
-        : this.#spillUnowned(ownership, allowed, plan, now);
+        : this.#spillUnowned(memory, ownership, { allowed, plan }, now);
     return { worker, result, engineLoad: this.#restriction(candidates, plan), ownership, owners };
   }
 
   #spillUnowned(
+    memory: SpillMemory,
     ownership: Ownership,
-    allowed: readonly Worker[],
-    plan: PressurePlan | undefined,
+    {
+      allowed,
+      plan,
+    }: { readonly allowed: readonly Worker[]; readonly plan: PressurePlan | undefined },
     now: MonotonicMs,
   ): Picked {
-    const spill = this.#spills.spill(ownership, allowed, now, plan?.calmer);
+    const spill = this.#spills.spill(memory, ownership, allowed, now, plan?.calmer);
     if (spill === undefined) return [this.#options.loads.ofTwo(allowed), "fallback_existing_owner"];
     return [spill.worker, spill.joined ? "spill_cooldown_hold" : "no_suitable_owner_spill"];
   }

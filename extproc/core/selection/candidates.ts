@@ -19,7 +19,7 @@ export interface Fleet {
 export interface Candidates {
   readonly healthy: readonly Worker[];
   readonly selectable: readonly Worker[];
-  /** Seeds of this model and partition that have a worker now. */
+  /** Healthy workers that a seed of this model and partition has for itself. */
   readonly leases: number;
   /** A healthy worker that the headers allow is left out because a seed has it. */
   readonly withheld: boolean;
@@ -49,10 +49,11 @@ export function findCandidates(
   for (const worker of fleet.registry.serving(model)) {
     if (fleet.partitionOf(worker, model) !== partition) continue;
     const lease = bookings.leaseOf(worker.identity.generation);
-    const taken = lease?.exclusive === true;
-    if (taken && lease.model === model && lease.partition === partition) leases += 1;
+    const taken =
+      lease?.exclusive === true && lease.model === model && lease.partition === partition;
     if (!worker.usable(now)) continue;
     healthy.push(worker);
+    if (taken) leases += 1;
     if (!isAllowed(worker, query)) continue;
     if (!taken) selectable.push(worker);
     else withheld = true;

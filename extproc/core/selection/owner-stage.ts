@@ -16,7 +16,7 @@ import type { Ownership, OwnershipLookup, PromptPrefix } from "./ownership.js";
 import type { PendingOwners } from "./pending-owners.js";
 import { PRESSURE_HIGH, type PressurePlan } from "./pressure.js";
 import type { SeedGuard } from "./seed-guard.js";
-import type { Spills } from "./spills.js";
+import type { SpillMemory, Spills } from "./spills.js";
 
 export interface OwnerStageOptions {
   /** Owners of one prefix beyond which nobody is made one, 1 or more. */
@@ -33,6 +33,7 @@ export interface OwnerStageFacts {
   readonly candidates: Candidates;
   readonly prefix: PromptPrefix;
   readonly guard: SeedGuard;
+  readonly memory: SpillMemory;
   /** Undefined when engine load is not looked at, or not known of every candidate. */
   readonly plan: PressurePlan | undefined;
 }
@@ -70,12 +71,12 @@ export class OwnerStage {
     return { ownership, owners: known.size, end: this.#end(facts, owners, now) };
   }
 
-  #owners({ candidates, prefix, guard }: OwnerStageFacts, now: MonotonicMs): Owners {
+  #owners({ candidates, prefix, guard, memory }: OwnerStageFacts, now: MonotonicMs): Owners {
     const { lookup, pending, spills } = this.#options;
     const visible = guard.visible(candidates.healthy);
     const ownership = lookup.find(prefix, visible, now);
     const known = new Set(ownership.owners);
-    const provisional = spills.provisionalOwner(ownership, visible, now);
+    const provisional = spills.provisionalOwner(memory, ownership, visible, now);
     if (provisional !== undefined) known.add(provisional);
     const underWay = pending.of(ownership.keys, ownership.blocks);
     if (underWay !== undefined) {
@@ -99,6 +100,8 @@ export class OwnerStage {
     const hold = guard.hold();
     if (hold !== undefined) {
       if (eligible.length > 0) return this.#least(eligible, plan, hold);
+      // The only owners are at work for another prompt's seed: to the request they are as good as excluded.
+      if (guard.elsewhere) return this.#leaveExcludedOwners(facts, owners, now);
       const failed = hold === "failed_distribution_seed_hold";
       return { kind: "blocked", result: failed ? "failed_distribution_seed_block" : hold };
     }
@@ -106,7 +109,7 @@ export class OwnerStage {
     if (plan === undefined) return this.#withoutPlan(facts, owners, now);
     const calmest = plan.calmest(eligible);
     if (!plan.allHot(eligible)) return this.#hold(owners, calmest, plan);
-    return this.#leaveHotOwners(owners, calmest, plan, now);
+    return this.#leaveHotOwners(owners, calmest, { plan, memory: facts.memory }, now);
   }
 
   /** An owner has room: the request stays, or joins the worker that a spill went to. */
@@ -134,7 +137,8 @@ export class OwnerStage {
       known.size < maxOwners && isOverloaded(calmest, selectable, now)
         ? selectable.filter((worker) => !known.has(worker) && !facts.guard.isSeeded(worker))
         : [];
-    const spill = targets.length === 0 ? undefined : spills.spill(ownership, targets, now);
+    const spill =
+      targets.length === 0 ? undefined : spills.spill(facts.memory, ownership, targets, now);
     if (spill === undefined) return this.#hold(owners, eligible);
     const result = spill.joined ? "spill_cooldown_hold" : "owner_pressure_spill";
     return { kind: "chosen", worker: spill.worker, result };
@@ -142,12 +146,12 @@ export class OwnerStage {
 
   /** The headers exclude every owner. */
   #leaveExcludedOwners(
-    { candidates, plan }: OwnerStageFacts,
+    { candidates, plan, memory }: OwnerStageFacts,
     { ownership }: Owners,
     now: MonotonicMs,
   ): End {
     const targets = plan?.allowed ?? candidates.selectable;
-    const spill = this.#options.spills.spill(ownership, targets, now, plan?.calmer);
+    const spill = this.#options.spills.spill(memory, ownership, targets, now, plan?.calmer);
     if (spill === undefined) {
       return { kind: "blocked", result: "seed_cooldown_excluded_owner_block" };
     }
@@ -159,7 +163,7 @@ export class OwnerStage {
   #leaveHotOwners(
     { ownership, known, eligible }: Owners,
     calmest: readonly Worker[],
-    plan: PressurePlan,
+    { plan, memory }: { readonly plan: PressurePlan; readonly memory: SpillMemory },
     now: MonotonicMs,
   ): End {
     const { maxOwners, spills } = this.#options;
@@ -167,7 +171,7 @@ export class OwnerStage {
     // No owner is among them: the owners that may be chosen are all hot.
     const targets = plan.allowed.filter((worker) => plan.pressure(worker) <= PRESSURE_HIGH);
     if (targets.length === 0) return this.#least(calmest, plan, "no_safe_spill_hold");
-    const spill = spills.spill(ownership, targets, now, plan.calmer);
+    const spill = spills.spill(memory, ownership, targets, now, plan.calmer);
     if (spill === undefined) return this.#least(eligible, plan, "seed_cooldown_owner_hold");
     const result = spill.joined ? "spill_cooldown_hold" : "owner_pressure_spill";
     return { kind: "chosen", worker: spill.worker, result };

@@ -30,6 +30,11 @@ export class SeedGuard {
     return this.#entries.length > 0 || this.#leases > 0;
   }
 
+  /** True when a seed is under way on some other prompt, and none has anything to do with this one. */
+  get elsewhere(): boolean {
+    return this.#entries.length === 0 && this.#leases > 0;
+  }
+
   /** The workers that may be asked who owns the prefix. */
   visible(workers: readonly Worker[]): readonly Worker[] {
     if (!this.failed) return workers;

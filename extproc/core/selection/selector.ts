@@ -19,7 +19,8 @@ import type { MonotonicMs } from "../model/time.js";
 import type { PrefixHasher } from "../prefixes/block-keys.js";
 import { CommittedIndex } from "../prefixes/committed-index.js";
 import { EventIndex } from "../prefixes/event-index.js";
-import { PrefixProtections, type ProtectionEntry } from "../prefixes/protections.js";
+import { PartitionProtections } from "../prefixes/partition-protections.js";
+import type { ProtectionEntry } from "../prefixes/protections.js";
 import { Bookings } from "../workers/bookings.js";
 import type { WorkerRegistry } from "../workers/registry.js";
 import type { TelemetryStore } from "../workers/telemetry-store.js";
@@ -77,7 +78,7 @@ const NO_PROTECTIONS: readonly ProtectionEntry[] = [];
 export class WorkerSelector {
   readonly events: EventIndex;
   readonly committed: CommittedIndex;
-  readonly protections: PrefixProtections;
+  readonly protections: PartitionProtections;
   readonly bookings: Bookings;
   readonly lookup: OwnershipLookup;
   readonly pending = new PendingOwners();
@@ -107,17 +108,15 @@ export class WorkerSelector {
       maxBytesPerWorker,
       ttlMs: selection.committed_ttl_s * 1000,
     });
-    this.protections = new PrefixProtections({
-      cooldownMs: selection.cache_owner_spill_cooldown_secs * 1000,
-    });
+    this.protections = new PartitionProtections(selection.cache_owner_spill_cooldown_secs * 1000);
     this.bookings = new Bookings(options);
     this.#evictions = new Evictions(selection.block_size);
     this.#loads = new Loads(this.bookings, options.rng);
     this.#policies = new Policies(this.#loads);
-    const { committed, events, protections } = this;
+    const { committed, events } = this;
     this.lookup = new OwnershipLookup({ selection, hasher, committed, events });
     this.#cacheAware = new CacheAware({
-      ...{ selection, telemetry, protections },
+      ...{ selection, telemetry },
       ...{ loads: this.#loads, lookup: this.lookup, pending: this.pending },
     });
     this.workersChanged();
@@ -204,7 +203,7 @@ export class WorkerSelector {
   }
 
   #decide(query: SelectionQuery, now: MonotonicMs): Selection {
-    const candidates = findCandidates(this.#fleet, this.bookings, query, now);
+    const candidates = this.#candidates(query, now);
     const { policy } = this.#ruleOf(query.model);
     if (candidates.selectable.length === 0) return this.#nobody(query, candidates, policy);
     if (policy !== "cache_aware") {
@@ -215,23 +214,38 @@ export class WorkerSelector {
       return this.#book(query, choice.worker, decision, undefined, NOTHING_HELD);
     }
     const prefix = query.prompt === undefined ? undefined : this.lookup.read(query.prompt);
-    const guard = new SeedGuard(this.#protectionsOf(prefix, now), candidates.leases);
+    const guard = new SeedGuard(this.#protectionsOf(query, prefix, now), candidates.leases);
     if (query.routingKey !== undefined && !guard.binding) {
       return this.#stick(query, candidates, prefix);
     }
     const unread = query.prompt === undefined ? "no_prompt" : "short_prompt";
-    const choice = this.#cacheAware.choose({ candidates, prefix, unread, guard }, now);
+    const memory = this.protections.of(query.partition);
+    const choice = this.#cacheAware.choose({ candidates, prefix, unread, guard, memory }, now);
     return this.#bookCacheAware(query, prefix, choice);
+  }
+
+  /** A seed does not keep the last usable worker of a model for itself: that would be an outage. */
+  #candidates(query: SelectionQuery, now: MonotonicMs): Candidates {
+    const candidates = findCandidates(this.#fleet, this.bookings, query, now);
+    const { healthy, leases } = candidates;
+    if (leases === 0 || healthy.length !== leases) return candidates;
+    for (const { identity } of healthy) this.bookings.shareLease(identity.generation);
+    return findCandidates(this.#fleet, this.bookings, query, now);
   }
 
   #ruleOf(model: ModelId): ModelRule {
     return this.#options.models.get(model) ?? DEFAULT_RULE;
   }
 
-  #protectionsOf(prefix: PromptPrefix | undefined, now: MonotonicMs): readonly ProtectionEntry[] {
+  #protectionsOf(
+    { partition }: SelectionQuery,
+    prefix: PromptPrefix | undefined,
+    now: MonotonicMs,
+  ): readonly ProtectionEntry[] {
     const budget = this.#options.selection.max_cached_owners_per_prefix;
-    if (prefix === undefined || budget === 0 || this.protections.seeds === 0) return NO_PROTECTIONS;
-    return this.protections.snapshot(this.lookup.chains(prefix), now);
+    const protections = this.protections.of(partition);
+    if (prefix === undefined || budget === 0 || protections.seeds === 0) return NO_PROTECTIONS;
+    return protections.snapshot(this.lookup.chains(prefix), now);
   }
 
   /** The routing key decides. Nothing is reserved: the key would bring the request here anyway. */

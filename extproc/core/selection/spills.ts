@@ -9,7 +9,7 @@ import type { Worker } from "../workers/worker.js";
 import type { Loads, TieBreak } from "./loads.js";
 import type { Ownership } from "./ownership.js";
 
-/** What spills are remembered by. */
+/** What spills of a partition are remembered by. */
 export type SpillMemory = Pick<PrefixProtections, "spill" | "provisionalOwner">;
 
 export interface SpillTarget {
@@ -19,16 +19,15 @@ export interface SpillTarget {
 }
 
 export class Spills {
-  readonly #protections: SpillMemory;
   readonly #loads: Loads;
 
-  constructor(protections: SpillMemory, loads: Loads) {
-    this.#protections = protections;
+  constructor(loads: Loads) {
     this.#loads = loads;
   }
 
   /** The worker to go to, one of at least one target; undefined when a seed has the prefix. */
   spill(
+    memory: SpillMemory,
     { keys, blocks }: Ownership,
     targets: readonly Worker[],
     now: MonotonicMs,
@@ -37,7 +36,7 @@ export class Spills {
     const byUrl = new Map(targets.map((worker) => [worker.identity.url, worker]));
     const urls = new Set(byUrl.keys());
     const choose = (): string => this.#loads.least(targets, tieBreak).identity.url;
-    const spill = this.#protections.spill(keys, blocks, urls, choose, now);
+    const spill = memory.spill(keys, blocks, urls, choose, now);
     if (spill.kind === "refused") return undefined;
     const worker = byUrl.get(spill.owner);
     invariant(worker !== undefined, "a spill goes to one of the workers offered");
@@ -46,11 +45,12 @@ export class Spills {
 
   /** The worker that a recent spill on the prefix went to, if it is one of these. */
   provisionalOwner(
+    memory: SpillMemory,
     { keys, blocks }: Ownership,
     among: readonly Worker[],
     now: MonotonicMs,
   ): Worker | undefined {
-    const url = this.#protections.provisionalOwner(keys, blocks, now);
+    const url = memory.provisionalOwner(keys, blocks, now);
     return url === undefined ? undefined : among.find(({ identity }) => identity.url === url);
   }
 }

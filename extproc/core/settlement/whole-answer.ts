@@ -4,10 +4,14 @@
 // that are few. Owns the collected bytes; never changes the answer.
 
 import type { Endpoint } from "../identity/paths.js";
-import { parseJson } from "./usage-fields.js";
+import { parseJson, usageOf } from "./usage-fields.js";
 
 /** What speaks against an answer. */
-export type AnswerFlaw = "too_large" | "wrong_kind" | "unfinished";
+export type AnswerFlaw = "too_large" | "wrong_kind" | "unfinished" | "no_usage";
+
+/** Most answers are smaller. */
+const FIRST_BYTES = 16_384;
+const NOTHING = new Uint8Array(0);
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -17,31 +21,46 @@ const decoder = new TextDecoder();
 export class WholeAnswer {
   readonly #endpoint: Endpoint;
   readonly #maxBytes: number;
-  #chunks: Uint8Array[] = [];
+  /** Grows by doubling, so that many small chunks cost no more than their bytes. */
+  #buffer: Uint8Array;
   #bytes = 0;
 
   /** @param maxBytes of the body, decoded; one byte more is too large */
   constructor(endpoint: Endpoint, maxBytes: number) {
     this.#endpoint = endpoint;
     this.#maxBytes = maxBytes;
+    this.#buffer = new Uint8Array(Math.min(maxBytes, FIRST_BYTES));
   }
 
   /** Takes the next bytes of the body; they may be reused by the caller afterwards. */
   push(bytes: Uint8Array): void {
+    const start = this.#bytes;
     this.#bytes += bytes.length;
-    if (this.#bytes > this.#maxBytes) this.#chunks = [];
-    else this.#chunks.push(bytes.slice());
+    if (this.#bytes > this.#maxBytes) this.#buffer = NOTHING;
+    else {
+      this.#grow();
+      this.#buffer.set(bytes, start);
+    }
   }
 
   /** What speaks against the body that has come; undefined = nothing. To be called once, at its end. */
   finish(): AnswerFlaw | undefined {
     if (this.#bytes > this.#maxBytes) return "too_large";
-    const body = asObject(parseJson(decoder.decode(joined(this.#chunks, this.#bytes))));
-    this.#chunks = [];
+    const body = asObject(parseJson(decoder.decode(this.#buffer.subarray(0, this.#bytes))));
+    this.#buffer = NOTHING;
     if (body === undefined || isPresent(body["error"])) return "wrong_kind";
     const kind = KINDS[this.#endpoint];
     if (kind?.matches(body) !== true) return "wrong_kind";
-    return kind.finished(body) ? undefined : "unfinished";
+    if (!kind.finished(body)) return "unfinished";
+    return usageOf(body).output === undefined ? "no_usage" : undefined;
+  }
+
+  #grow(): void {
+    if (this.#bytes <= this.#buffer.length) return;
+    const room = Math.min(this.#maxBytes, Math.max(this.#bytes, 2 * this.#buffer.length));
+    const larger = new Uint8Array(room);
+    larger.set(this.#buffer);
+    this.#buffer = larger;
   }
 }
 
@@ -52,7 +71,7 @@ interface AnswerKind {
 }
 
 /** Reasons with which an engine ends a generation that it gave up. */
-const GIVEN_UP: ReadonlySet<unknown> = new Set(["abort", "error", "cancelled"]);
+const GIVEN_UP: ReadonlySet<string> = new Set(["abort", "error", "cancelled"]);
 
 const choices = (object: string): AnswerKind => ({
   matches: (body) => body["object"] === object && listOf(body["choices"]).length > 0,
@@ -83,7 +102,7 @@ const KINDS: Readonly<Partial<Record<Endpoint, AnswerKind>>> = {
 };
 
 function hasEnded(reason: unknown): boolean {
-  return isPresent(reason) && !GIVEN_UP.has(reason);
+  return typeof reason === "string" && reason !== "" && !GIVEN_UP.has(reason);
 }
 
 function isPresent(value: unknown): boolean {
@@ -100,16 +119,4 @@ function listOf(value: unknown): readonly JsonObject[] {
   if (!Array.isArray(value)) return [];
   const objects = value.map(asObject).filter((each) => each !== undefined);
   return objects.length === value.length ? objects : [];
-}
-
-function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  const [first] = chunks;
-  if (first !== undefined && chunks.length === 1) return first;
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
 }

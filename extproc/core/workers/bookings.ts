@@ -17,7 +17,7 @@ export interface SeedLease {
   readonly identity: WorkerIdentity;
   readonly partition: PartitionName;
   readonly model: ModelId;
-  /** The seed has the worker for itself. */
+  /** Nobody else is sent there for this model in this partition. */
   readonly exclusive: boolean;
 }
 
@@ -77,11 +77,14 @@ export class Bookings {
   /**
    * Makes a choice visible until the request is live load: hold the load first, then release the claim,
    * so that at no instant the request is counted nowhere. Refused (undefined) when the worker is not
-   * exactly the registered one, does not serve the model in this partition, or is a seed's alone.
+   * exactly the registered one, does not serve the model in this partition, or a seed has it for itself
+   * there.
    */
   claim(worker: Worker, partition: PartitionName, model: ModelId): Disposer | undefined {
     const { generation } = worker.identity;
-    const taken = this.leaseOf(generation)?.exclusive === true;
+    const lease = this.leaseOf(generation);
+    const taken =
+      lease?.exclusive === true && lease.model === model && lease.partition === partition;
     if (taken || !this.#isCurrent(worker, partition, model)) {
       return undefined;
     }
@@ -115,6 +118,12 @@ export class Bookings {
     return this.#once(generation, book, () => {
       book.lease = undefined;
     });
+  }
+
+  /** Lets others be sent to a worker that a seed has had for itself; its lease goes on. */
+  shareLease(generation: number): void {
+    const book = this.#books.get(generation);
+    if (book?.lease !== undefined) book.lease = { ...book.lease, exclusive: false };
   }
 
   /** Forgets a worker that was removed; what is given back for it later changes nothing. */

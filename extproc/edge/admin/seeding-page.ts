@@ -19,8 +19,8 @@ export function seedingPage(
       telemetry_revision: telemetryRevision,
       age_ms: Math.round(ageMs),
     })),
-    protections: protections.map(({ phase, target, blocks, ageMs }) => ({
-      phase,
+    protections: protections.map(({ partition, phase, target, blocks, ageMs }) => ({
+      ...{ partition, phase },
       ...{ url: target.url, revision: target.revision },
       blocks,
       age_ms: Math.round(ageMs),

@@ -5,7 +5,8 @@
 // gauge has a series where no partition seeds.
 
 import { Counter, type Registry } from "prom-client";
-import { PROTECTION_PHASES, type PrefixProtections } from "../../core/prefixes/protections.js";
+import type { PartitionProtections } from "../../core/prefixes/partition-protections.js";
+import { PROTECTION_PHASES } from "../../core/prefixes/protections.js";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
 import type { SeedEvent } from "../../core/seeding/counts.js";
 import { seedsIn } from "../../core/seeding/rules.js";
@@ -15,7 +16,7 @@ import { gauge } from "./gauges.js";
 
 export interface SeedingSources {
   readonly seeder: Pick<Seeder, "counts" | "leases" | "rules">;
-  readonly protections: Pick<PrefixProtections, "list">;
+  readonly protections: Pick<PartitionProtections, "list">;
   readonly now: () => MonotonicMs;
 }
 

@@ -6,6 +6,7 @@ import { bytes, NO_ATTRIBUTES, NOTHING_LEFT } from "../../support/desk.js";
 import {
   chatBody,
   COOLDOWN_MS,
+  DROWNING,
   GOOD_ANSWER,
   IDLE,
   peerOf,
@@ -369,6 +370,109 @@ describe("request/seeding", () => {
     // Nobody owns that prompt, so there is nothing to spread.
     expect(bench.seed).to.deep.equal({ kind: "refused", refusal: "plan_no_owner" });
     expect(bench.placeOf(seed)).to.equal(peerOf(owner));
+  });
+
+  it("frees the prefix at once when the worker refuses the request itself: others may seed it", () => {
+    for (const status of [400, 404, 422, 429, 499]) {
+      const { bench, owner } = drowning();
+      bench.reply(bench.ask(), { error: { message: "bad temperature" } }, { status });
+      const record = bench.seed;
+      expect(record?.kind === "seeded" && [record.outcome, record.uncommitted]).to.deep.equal([
+        "failed",
+        "bad_status",
+      ]);
+      expect(bench.guarded, String(status)).to.deep.equal([0, []]);
+      expect(bench.owners).to.equal(1);
+      expect(bench.placeOf(bench.ask())).to.equal(peerOf(owner));
+    }
+  });
+
+  describe("keeps to its own", () => {
+    const workerOf = (port: number, partition: string, ...models: string[]): object => ({
+      url: `http://127.0.0.1:${String(port)}`,
+      cluster: `worker_${String(port)}`,
+      models,
+      labels: { admission_partition: partition },
+    });
+    const pools = (...names: string[]): object => ({
+      max_concurrent_requests: 400,
+      queue_size: 50,
+      admission_partitions: Object.fromEntries(
+        names.map((name) => [name, { max_concurrent_requests: 200, queue_size: 20 }]),
+      ),
+      default_admission_partition: "a",
+    });
+
+    it("partition: another one that serves the same prompt is not touched by the seed, its end or its failure", () => {
+      const bench = new SeedingDesk({
+        workers: [workerOf(1, "a", "demo"), workerOf(2, "a", "demo"), workerOf(3, "b", "demo")],
+        scheduler: pools("a", "b"),
+        trust: { admission_partition: true },
+        seeding: { partitions: ["a"], seed_cap: 1, proof_source: "scheduler" },
+      });
+      const inB = { headers: { "x-weir-admission-partition": "b" } };
+      bench.drown(bench.own());
+      const seed = bench.ask();
+      expect(bench.guarded[0]).to.equal(1);
+      expect(bench.placeOf(bench.ask({}, inB))).to.equal("worker_3");
+      bench.reply(seed, GOOD_ANSWER, {}, false);
+      expect(bench.guarded).to.deep.equal([0, ["failure_quarantine"]]);
+      expect(bench.placeOf(bench.ask({}, inB))).to.equal("worker_3");
+    });
+
+    it("model: another one that only the seeded worker serves is served there all the time", () => {
+      const bench = new SeedingDesk({
+        workers: [workerOf(1, "a", "demo", "tiny"), workerOf(2, "a", "demo", "tiny")],
+        models: { demo: { policy: "cache_aware" }, tiny: { policy: "cache_aware" } },
+        scheduler: pools("a"),
+        trust: { target_worker_url: true },
+        seeding: { partitions: ["a"], seed_cap: 1, proof_source: "scheduler" },
+      });
+      bench.drown(bench.own());
+      const place = bench.placeOf(bench.ask());
+      expect(bench.guarded[0]).to.equal(1);
+      bench.report(IDLE, IDLE);
+      const url = place === "worker_1" ? "http://127.0.0.1:1" : "http://127.0.0.1:2";
+      const headers = { "x-weir-target-worker-url": url };
+      expect(bench.placeOf(bench.ask({ model: "tiny" }, { headers }))).to.equal(place);
+      expect(bench.placeOf(bench.ask({}, { headers }))).to.equal("adaptive_admission_saturated");
+    });
+
+    it("prompt: another one whose only owner has the seed goes elsewhere meanwhile", () => {
+      const bench = new SeedingDesk({
+        workers: [1, 2, 3].map((port) => workerOf(port, "a", "demo")),
+        scheduler: pools("a"),
+        seeding: { partitions: ["a"], seed_cap: 1, proof_source: "scheduler" },
+        trust: { target_worker_url: true },
+      });
+      const at = (port: number): object => ({
+        headers: { "x-weir-target-worker-url": `http://127.0.0.1:${String(port)}` },
+      });
+      const other = {
+        messages: [{ role: "user", content: "Another story of a mill. ".repeat(30) }],
+      };
+      bench.report(IDLE, IDLE, IDLE);
+      bench.reply(bench.ask({}, at(1)));
+      bench.reply(bench.ask(other, at(2)));
+      bench.reply(bench.ask(other, at(2)));
+      bench.report(DROWNING, IDLE, { ...IDLE, maxRunning: 8 });
+      expect(bench.placeOf(bench.ask())).to.equal("worker_2");
+      bench.report(IDLE, IDLE, IDLE);
+      expect(bench.placeOf(bench.ask(other))).to.match(/^worker_[13]$/);
+    });
+
+    it("worker: it does not keep the last one that is usable, and still makes it an owner", () => {
+      const { bench, owner } = drowning();
+      const seed = bench.ask();
+      const url = owner === "worker_1" ? "http://127.0.0.1:1" : "http://127.0.0.1:2";
+      bench.report(IDLE, IDLE);
+      bench.registry.recordHealth(url, false);
+      bench.registry.recordHealth(url, false);
+      const hello = bytes({ model: "demo", messages: [{ role: "user", content: "hi" }] });
+      expect(bench.placeOf(bench.drive({}, hello))).to.equal(peerOf(owner));
+      bench.reply(seed);
+      expect(bench.seed?.kind === "seeded" && bench.seed.outcome).to.equal("succeeded");
+    });
   });
 
   describe("with proofs of redeemed credits", () => {

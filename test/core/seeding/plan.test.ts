@@ -24,7 +24,10 @@ class PlanBench extends SeedBench {
     const { healthy: workers } = findCandidates(fleet, bookings, query, this.now);
     const rule = { policy: "cache_aware", ownership: "events" } as const;
     const targets = this.targets();
-    const planning = planner.plan({ query, rule, workers, targets, ...over }, this.now);
+    const planning = planner.plan(
+      { query, rule, workers, targets, spread: false, ...over },
+      this.now,
+    );
     if (!planning.ok) expect(PLAN_REFUSALS).to.include(planning.refusal);
     return planning;
   }
@@ -62,7 +65,7 @@ describe("a seed plan", () => {
     expect(claim).not.to.equal(undefined);
     expect(trace, "only the engine's own events publish").to.equal(undefined);
     const { revision } = bench.worker(1).identity;
-    expect(bench.selector.protections.snapshot([bench.keysOf(PROMPT)], bench.now)).to.deep.equal([
+    expect(bench.protections.snapshot([bench.keysOf(PROMPT)], bench.now)).to.deep.equal([
       { phase: "active", target: { url: url(1), revision } },
     ]);
     expect(bench.published()).to.deep.equal([0]);
@@ -107,7 +110,7 @@ describe("a seed plan", () => {
     const { ownership } = bench.planned();
     expect(bench.says()).to.equal("prefix_protected");
     expect(bench.phases()).to.deep.equal(["active"]);
-    const { protections } = bench.selector;
+    const { protections } = bench;
     const { keys, blocks } = ownership;
     expect(protections.provisionalOwner(keys, blocks, bench.now)).to.equal(undefined);
     const candidates = new Set([url(1), url(2)]);
@@ -136,7 +139,7 @@ describe("a seed plan", () => {
     const bench = incident();
     const { claim, ownership } = bench.planned();
     claim?.drop(true, bench.now);
-    const { protections } = bench.selector;
+    const { protections } = bench;
     const { keys, blocks } = ownership;
     const spill = (): string =>
       protections.spill(keys, blocks, new Set([url(2)]), () => url(2), bench.now).kind;
@@ -154,7 +157,7 @@ describe("a seed plan", () => {
       [bench.worker(0)],
       bench.now,
     );
-    const { protections } = bench.selector;
+    const { protections } = bench;
     protections.spill(keys, blocks, new Set([url(2)]), () => url(2), bench.now);
     expect(bench.says()).to.equal("provisional_owner");
     expect(protections.provisionalOwner(keys, blocks, bench.now)).to.equal(url(2));
@@ -166,7 +169,7 @@ describe("a seed plan", () => {
     const bench = incident();
     const { claim, ownership } = bench.planned();
     claim?.drop(false, bench.now);
-    const { protections } = bench.selector;
+    const { protections } = bench;
     expect([protections.seeds, protections.entries]).to.deep.equal([0, 0]);
     expect(bench.says()).to.equal("w1 seed");
     const { keys, blocks } = ownership;
@@ -307,7 +310,7 @@ describe("a seed plan", () => {
     const bench = incident();
     for (let seed = 0; seed < 64; seed += 1) {
       const keys = bench.keysOf(tokens(100 + seed, 107 + seed));
-      bench.selector.protections.claimSeed(keys, 2, { url: url(2), revision: 1 }, bench.now);
+      bench.protections.claimSeed(keys, 2, { url: url(2), revision: 1 }, bench.now);
     }
     expect(bench.says()).to.equal("prefix_claimed");
     expect(bench.selector.protections.seeds).to.equal(64);
@@ -320,5 +323,32 @@ describe("a seed plan", () => {
     claim?.drop(true, bench.now);
     expect(bench.says()).to.equal("prefix_protected");
     expect(bench.says({ prompt: tokens(1, 7) })).to.equal("w1 seed");
+  });
+
+  describe("where the partition runs all it has learned to", () => {
+    const spread = { spread: true };
+    const kind = (planning: Planning): string =>
+      planning.ok ? planning.plan.kind : planning.refusal;
+
+    function bench(owner: number, peer: number, over: SeedBenchOptions = {}): PlanBench {
+      const made = new PlanBench({ workers: 2, ...over });
+      made.stored(0, PROMPT);
+      made.room([r(owner, 0, 0.3, 0.3, 38), r(peer, 0, 0.1, 0.1, 38)]);
+      return made;
+    }
+
+    it("makes a peer an owner that bears less than half of what the owner does, whatever room that has", () => {
+      expect(kind(bench(11, 5).plan({}, spread))).to.equal("cache_aware_distribution_seed");
+      expect(kind(bench(10, 5).plan({}, spread))).to.equal("cache_aware_owner_rebalance");
+      // Requests that wait are another matter: there an owner with room is none of those that are full.
+      expect(kind(bench(11, 0).plan())).to.equal("cache_aware_owner_rebalance");
+    });
+
+    it("stays with the owner where nobody new may be made", () => {
+      const budget = { selection: { max_cached_owners_per_prefix: 1 } };
+      expect(kind(bench(11, 0, budget).plan({}, spread))).to.equal("cache_aware_owner_rebalance");
+      const excluded = bench(11, 0).plan({ excludedWorkerUrls: [url(1)] }, spread);
+      expect(kind(excluded)).to.equal("cache_aware_owner_rebalance");
+    });
   });
 });

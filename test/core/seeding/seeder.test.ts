@@ -215,7 +215,7 @@ describe("the steps to a seed", () => {
       });
       const query = bench.query({ prompt: PROMPT });
       const { requestId } = SUBJECT;
-      const ask = { tenant: TENANT, requestId, proof: new ProofDouble(), query };
+      const ask = { tenant: TENANT, requestId, proof: new ProofDouble(), query, spread: false };
       expect(seeder.seed(ask, bench.now)).to.deep.equal({ ok: false, refusal: expected });
       expect([traces(bench), seeder.leases.count(POOL)]).to.deep.equal([NOTHING, 0]);
       expect(bench.seeds()).to.equal("w1 cache_aware_distribution_seed");
@@ -503,7 +503,7 @@ describe("ordinary requests around a seed", () => {
     const keys = bench.keysOf(PROMPT);
     const { revision } = bench.worker(1).identity;
     const target = { url: url(1), revision };
-    bench.selector.protections.claimSeed(keys, 2, target, bench.now)?.drop(true, bench.now);
+    bench.protections.claimSeed(keys, 2, target, bench.now)?.drop(true, bench.now);
     bench.stored(1, PROMPT);
     expect(bench.phases()).to.deep.equal(["success_cooldown", "failure_quarantine"]);
     expect(bench.where({ prompt: PROMPT })).to.equal("w0 failed_distribution_seed_hold");
@@ -645,7 +645,13 @@ describe("what is told about seeding", () => {
       { partition: POOL, model: DEMO, url: url(1), revision: 1, telemetryRevision: 2, ageMs: 2000 },
     ]);
     expect(told.protections).to.deep.equal([
-      { phase: "active", target: { url: url(1), revision: 1 }, blocks: 2, ageMs: 2000 },
+      {
+        partition: POOL,
+        phase: "active",
+        target: { url: url(1), revision: 1 },
+        blocks: 2,
+        ageMs: 2000,
+      },
     ]);
     const at = { partition: POOL, model: DEMO };
     expect(told.headroom).to.deep.equal([

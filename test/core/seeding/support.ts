@@ -4,6 +4,7 @@
 import { expect } from "chai";
 import { tenantKey } from "../../../extproc/core/model/ids.js";
 import { invariant } from "../../../extproc/core/model/invariant.js";
+import type { PrefixProtections } from "../../../extproc/core/prefixes/protections.js";
 import type { PromptContent } from "../../../extproc/core/identity/prompt.js";
 import type { SelectionQuery } from "../../../extproc/core/selection/decision.js";
 import type { HeadroomTarget } from "../../../extproc/core/seeding/headroom.js";
@@ -85,7 +86,11 @@ export class ProofDouble implements SeedProof {
 }
 
 export type SeedBenchOptions = BenchOptions & { readonly rules?: Partial<SeedingRules> };
-export type SeedAskSketch = Ask & { readonly proof?: SeedProof; readonly subject?: ProofSubject };
+export type SeedAskSketch = Ask & {
+  readonly proof?: SeedProof;
+  readonly subject?: ProofSubject;
+  readonly spread?: boolean;
+};
 
 export class SeedBench extends Bench {
   readonly seeder: Seeder;
@@ -124,6 +129,11 @@ export class SeedBench extends Bench {
       ]),
       ...{ selection, selector, telemetry },
     });
+  }
+
+  /** Of the one partition. */
+  get protections(): PrefixProtections {
+    return this.selector.protections.of(POOL);
   }
 
   /**
@@ -187,12 +197,12 @@ export class SeedBench extends Bench {
   }
 
   /** Tries to seed; with a proof of its own unless one is given. */
-  try({ proof, subject = SUBJECT, ...ask }: SeedAskSketch = {}): Seeding {
+  try({ proof, subject = SUBJECT, spread = false, ...ask }: SeedAskSketch = {}): Seeding {
     const { tenant, requestId } = subject;
     const query = this.query({ prompt: PROMPT, ...ask });
     const { model, partition } = query;
     const own = proof ?? new ProofDouble({ tenant, requestId, model, partition });
-    const seeding = this.seeder.seed({ tenant, requestId, proof: own, query }, this.now);
+    const seeding = this.seeder.seed({ tenant, requestId, proof: own, query, spread }, this.now);
     if (!seeding.ok) expect(SEED_REFUSALS).to.include(seeding.refusal);
     return seeding;
   }
@@ -233,9 +243,7 @@ export class SeedBench extends Bench {
   }
 
   phases(prompt: PromptContent = PROMPT): string[] {
-    return this.selector.protections
-      .snapshot([this.keysOf(prompt)], this.now)
-      .map(({ phase }) => phase);
+    return this.protections.snapshot([this.keysOf(prompt)], this.now).map(({ phase }) => phase);
   }
 
   /** Numbers of the workers that the event index names for the longest match of a prompt. */

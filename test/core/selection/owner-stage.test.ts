@@ -12,7 +12,7 @@ import { OwnershipLookup } from "../../../extproc/core/selection/ownership.js";
 import { PendingOwners } from "../../../extproc/core/selection/pending-owners.js";
 import { planPressure } from "../../../extproc/core/selection/pressure.js";
 import { SeedGuard } from "../../../extproc/core/selection/seed-guard.js";
-import { Spills } from "../../../extproc/core/selection/spills.js";
+import { Spills, type SpillMemory } from "../../../extproc/core/selection/spills.js";
 import {
   Bench,
   DEMO,
@@ -272,12 +272,9 @@ class SeededBench extends Bench {
   seed(to: number, target: number): SeedClaim {
     const prompt = tokens(1, to);
     const { url: targetUrl, revision } = this.worker(target).identity;
-    const claim = this.selector.protections.claimSeed(
-      this.keysOf(prompt),
-      to / 4,
-      { url: targetUrl, revision },
-      this.now,
-    );
+    const claim = this.selector.protections
+      .of(POOL)
+      .claimSeed(this.keysOf(prompt), to / 4, { url: targetUrl, revision }, this.now);
     invariant(claim !== undefined, "the seed's claim was refused");
     return claim;
   }
@@ -381,7 +378,7 @@ describe("the owner stage around a seed", () => {
     );
     const keys = bench.hasher.tokens(DEMO, [1, 2, 3, 4, 5, 6, 7, 8], 8, 16);
     const target = { url: url(1), revision: 1 };
-    bench.selector.protections.claimSeed(keys, 1, target, bench.now);
+    bench.selector.protections.of(POOL).claimSeed(keys, 1, target, bench.now);
     expect(bench.where({ prompt: tokens(1, 12) })).to.equal("w0 active_distribution_seed_hold");
   });
 
@@ -430,7 +427,7 @@ describe("the owner stage around a seed", () => {
     const bench = new Bench({ selection: { cache_owner_spill_cooldown_secs: 5 } });
     const { url: targetUrl, revision } = bench.worker(1).identity;
     const keys = bench.keysOf(PROMPT);
-    bench.selector.protections.claimSeed(keys, 4, { url: targetUrl, revision }, bench.now);
+    bench.selector.protections.of(POOL).claimSeed(keys, 4, { url: targetUrl, revision }, bench.now);
     expect(bench.where({ prompt: PROMPT })).to.match(/no_owner$/);
     expect(bench.where({ prompt: PROMPT, routingKey: "k" })).to.match(/routing_key$/);
   });
@@ -446,10 +443,11 @@ describe("a spill that a seed refuses between two looks", () => {
     const { committed, events, bookings } = bench.selector;
     const lookup = new OwnershipLookup({ selection, hasher, committed, events });
     const loads = new Loads(bookings, scripted());
-    const spills = new Spills(
-      { spill: () => ({ kind: "refused" }), provisionalOwner: () => undefined },
-      loads,
-    );
+    const spills = new Spills(loads);
+    const memory: SpillMemory = {
+      spill: () => ({ kind: "refused" }),
+      provisionalOwner: () => undefined,
+    };
     const pending = new PendingOwners();
     const isOverloaded = (): boolean => false;
     const stage = new OwnerStage({ maxOwners: 8, lookup, pending, spills, loads, isOverloaded });
@@ -461,7 +459,7 @@ describe("a spill that a seed refuses between two looks", () => {
     if (prefix === undefined) return undefined;
     const candidates = { healthy, selectable, leases: 0, withheld: false };
     const guard = new SeedGuard([], 0);
-    const { end } = stage.decide({ candidates, prefix, guard, plan }, bench.now);
+    const { end } = stage.decide({ candidates, prefix, guard, memory, plan }, bench.now);
     return end.kind === "unowned" ? end.kind : [end.kind, end.result];
   }
 
@@ -472,7 +470,7 @@ describe("a spill that a seed refuses between two looks", () => {
 });
 
 describe("a lease of another model or partition", () => {
-  it("keeps its worker away but does not hold this model's prompts on their owners", () => {
+  it("keeps no request of this model away, and holds no prompt of it on its owners", () => {
     const bench = new Bench({
       workers: [{ url: url(0), models: ["demo", "other"] }, { url: url(1) }, { url: url(2) }],
       selection: budget(8, { engine_load: false }),
@@ -487,6 +485,6 @@ describe("a lease of another model or partition", () => {
     );
     expect(bookings.holdLease(bench.worker(0), POOL, other)).not.to.equal(undefined);
     expect(bench.where({ prompt: PROMPT })).to.equal("w1 cached_owner_hold");
-    expect(bench.where({ excludedWorkerUrls: [url(1)] })).to.equal("w2 no_prompt");
+    expect(bench.where({ targetWorkerUrl: url(0) })).to.equal("w0 no_prompt");
   });
 });

@@ -223,7 +223,6 @@ describe("the selector", () => {
       telemetry,
       lookup,
       loads: new Loads(bookings, scripted()),
-      protections: { spill: () => ({ kind: "refused" }), provisionalOwner: () => undefined },
       pending: new PendingOwners(),
     });
     bench.load(0, 2);
@@ -233,6 +232,7 @@ describe("the selector", () => {
       prefix: lookup.read(lookup.hash(DEMO, "committed", PROMPT)),
       unread: "no_prompt",
       guard: new SeedGuard([], 0),
+      memory: { spill: () => ({ kind: "refused" as const }), provisionalOwner: () => undefined },
     } as const;
     const choice = cacheAware.choose(facts, bench.now);
     expect(choice.worker).to.equal(bench.worker(1));

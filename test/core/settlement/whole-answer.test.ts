@@ -11,11 +11,29 @@ function flawOf(endpoint: Endpoint, body: unknown, maxBytes = LIMIT_BYTES): stri
   return answer.finish();
 }
 
-const chat = { object: "chat.completion", choices: [{ index: 0, finish_reason: "stop" }] };
-const completions = { object: "text_completion", choices: [{ index: 0, finish_reason: "length" }] };
-const responses = { object: "response", status: "completed", output: [] };
-const messages = { type: "message", content: [], stop_reason: "end_turn" };
-const generate = { text: "a", meta_info: { finish_reason: { type: "stop" } } };
+const usage = { prompt_tokens: 9, completion_tokens: 2 };
+const chat = { usage, object: "chat.completion", choices: [{ index: 0, finish_reason: "stop" }] };
+const completions = {
+  usage,
+  object: "text_completion",
+  choices: [{ index: 0, finish_reason: "length" }],
+};
+const responses = {
+  usage: { output_tokens: 2 },
+  object: "response",
+  status: "completed",
+  output: [],
+};
+const messages = {
+  usage: { output_tokens: 2 },
+  type: "message",
+  content: [],
+  stop_reason: "end_turn",
+};
+const generate = {
+  text: "a",
+  meta_info: { finish_reason: { type: "stop" }, completion_tokens: 2 },
+};
 
 const GOOD: readonly (readonly [Endpoint, object])[] = [
   ["chat", chat],
@@ -66,7 +84,7 @@ describe("settlement/whole-answer", () => {
     for (const reason of ["stop", "length", "tool_calls", "content_filter"]) {
       expect(flawOf("chat", chatWith(reason)), reason).to.equal(undefined);
     }
-    for (const reason of [null, undefined, "abort", "error", "cancelled"]) {
+    for (const reason of [null, undefined, "abort", "error", "cancelled", "", false, {}]) {
       expect(flawOf("chat", chatWith(reason)), String(reason)).to.equal("unfinished");
     }
     for (const status of ["failed", "cancelled", "in_progress", "queued", undefined]) {
@@ -76,14 +94,17 @@ describe("settlement/whole-answer", () => {
     expect(flawOf("messages", { ...messages, stop_reason: null })).to.equal("unfinished");
     const generated = (finish_reason: unknown): object => ({
       text: "",
-      meta_info: { finish_reason },
+      meta_info: { finish_reason, completion_tokens: 2 },
     });
     expect(flawOf("generate", generated({ type: "abort" }))).to.equal("unfinished");
     expect(flawOf("generate", generated(null))).to.equal("unfinished");
     expect(flawOf("generate", generated("stop"))).to.equal(undefined);
-    expect(flawOf("generate", { output_ids: [1], meta_info: { finish_reason: "stop" } })).to.equal(
-      undefined,
-    );
+    expect(
+      flawOf("generate", {
+        output_ids: [1],
+        meta_info: { finish_reason: "stop", completion_tokens: 2 },
+      }),
+    ).to.equal(undefined);
   });
 
   it("takes a body of exactly the limit, whatever its cuts, and not one byte more", () => {

@@ -24,7 +24,9 @@ describe("the seeding page", () => {
         },
       ],
       // PROMPT has two blocks of four tokens.
-      protections: [{ phase: "active", url: url(1), revision: 1, blocks: 2, age_ms: 1_500 }],
+      protections: [
+        { partition: "pool", phase: "active", url: url(1), revision: 1, blocks: 2, age_ms: 1_500 },
+      ],
       headroom: [
         {
           ...{ partition: "pool", model: "demo", url: url(0), slots: 0 },
@@ -59,7 +61,10 @@ describe("the seeding page", () => {
     };
     expect(after.leases).to.deep.equal([]);
     expect(after.protections).to.deep.equal([
-      { phase: "failure_quarantine", url: url(1), revision: 1, blocks: 2, age_ms: 0 },
+      {
+        ...{ partition: "pool", phase: "failure_quarantine" },
+        ...{ url: url(1), revision: 1, blocks: 2, age_ms: 0 },
+      },
     ]);
     expect(after.counts).to.deep.include({
       ...{ partition: "pool", event: "ended", kind: "cache_aware_distribution_seed" },
