@@ -1,5 +1,5 @@
 // Which of the requests at the engines were seeds? Weir's settlement record says that a request was one,
-// and the request id, which Envoy wrote and the engine logged, says when it was where. So how many seeds
+// and the request id, which Envoy wrote and the engine's server saw, says when it was where. So how many seeds
 // were in flight at a moment is judged by the engines.
 
 import type { SeedRecord } from "../../extproc/core/request/seed-record.js";
@@ -39,7 +39,7 @@ export function mostAtOnce(visits: readonly Visit[]): number {
     { atMs: fromMs, change: 1 },
     { atMs: untilMs, change: -1 },
   ]);
-  // Who leaves in the same millisecond has left: the engines' clocks tell no finer.
+  // Who leaves at the very moment at which the next one comes has left.
   moments.sort((one, other) => one.atMs - other.atMs || one.change - other.change);
   let now = 0;
   let most = 0;

@@ -2,10 +2,11 @@
 // about. It runs what it can, a hundred more wait in its queue, its seven peers idle, and the feedback of
 // the engines refuses whoever comes. The same load can be run with and without seeding; every other
 // setting is the same. How full the engines are is read from the engines every 50 ms, and when a request
-// was at one is told by that engine's own log, so that Weir is judged from outside.
+// was at one is told by that engine's own HTTP server, so that Weir is judged from outside.
 
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { SettlementRecord } from "../../extproc/core/request/settlement-record.js";
-import type { MockWorker } from "../../envoy/mock-worker/server.js";
 import type { ConfigSketch } from "./config.js";
 import { CREDIT_TRUST } from "./credit-desk.js";
 import { CREDITS_ON, SERVICE_KEY, SERVICE_KEY_VARIABLE } from "./credit-server.js";
@@ -38,6 +39,8 @@ const PREFILL_MS_PER_BLOCK = 40;
 const BURST_TOKENS = 75;
 const CLIENT_TOKENS = 50;
 const LOOK_EVERY_MS = 50;
+/** Where every HTTP server of this process tells of the requests that it receives. */
+const ARRIVALS = "http.server.request.start";
 /** More than any balance of load can reach: only seeding makes new owners here. */
 const NEVER = 1_000_000;
 
@@ -56,7 +59,7 @@ export interface Sample {
   readonly refused: number;
 }
 
-/** A request at an engine, by the engine's log. Times since the burst was sent. */
+/** A request at an engine, by the engine's server. Times since the burst was sent. */
 export interface Visit {
   readonly worker: number;
   readonly requestId: string;
@@ -114,8 +117,6 @@ function startIncident(seeding: boolean): Promise<Fleet> {
     slots: { [MODEL]: WORKERS * CEILING },
     adaptive: {
       mode: "enforce",
-      // The other rule would hold the limit still for thirty polls after the queue is gone.
-      feedback_reference_rule: true,
       feedback_max_waiting_requests_per_healthy_replica: WAITING_PER_WORKER,
     },
     adaptiveCapacity: false,
@@ -149,10 +150,10 @@ async function warm(fleet: Fleet): Promise<number> {
 /** Looks at the engines until it is told to end. */
 class Watch {
   readonly samples: Sample[] = [];
+  readonly visits: Visit[] = [];
   readonly #fleet: Fleet;
+  readonly #places: ReadonlyMap<number, number>;
   readonly #startedAt = performance.now();
-  readonly #startedEpochMs = Date.now();
-  readonly #visits = new Map<string, Visit>();
   readonly #timer: NodeJS.Timeout;
   #looked = 0;
   #answered = 0;
@@ -160,6 +161,8 @@ class Watch {
 
   constructor(fleet: Fleet) {
     this.#fleet = fleet;
+    this.#places = new Map(fleet.workers.map(({ port }, worker) => [port, worker]));
+    subscribe(ARRIVALS, this.#arrive);
     this.#look();
     this.#timer = setInterval(() => {
       this.#look();
@@ -170,18 +173,14 @@ class Watch {
     return performance.now() - this.#startedAt;
   }
 
-  get visits(): readonly Visit[] {
-    return [...this.#visits.values()].sort((one, other) => one.fromMs - other.fromMs);
-  }
-
-  /** No further samples; who was still at an engine is looked for once more with `readLogs`. */
+  /** No further samples; visits go on until `close`. */
   end(): void {
     clearInterval(this.#timer);
     this.#look();
   }
 
-  readLogs(): void {
-    for (const [index, worker] of this.#fleet.workers.entries()) this.#readLog(index, worker);
+  close(): void {
+    unsubscribe(ARRIVALS, this.#arrive);
   }
 
   #look(): void {
@@ -192,25 +191,40 @@ class Watch {
       if (rejection === REFUSED) this.#refused += 1;
       else if (status === 200) this.#answered += 1;
     }
-    const loads = workers.map((worker, index) => {
-      const { running, waiting } = this.#readLog(index, worker);
+    const loads = workers.map((worker) => {
+      const { running, waiting } = worker.state();
       return { running, waiting };
     });
     const [answered, refused] = [this.#answered, this.#refused];
     this.samples.push({ atMs: this.lengthMs, loads, answered, refused });
   }
 
-  #readLog(worker: number, mock: MockWorker): Load {
-    const state = mock.state();
-    for (const { headers, arrived_at_ms: from, left_at_ms: until } of state.last_requests) {
-      const requestId = headers["x-request-id"] ?? "";
-      const fromMs = from - this.#startedEpochMs;
-      if (fromMs < 0) continue;
-      const untilMs = until === null ? undefined : until - this.#startedEpochMs;
-      this.#visits.set(`${String(worker)} ${requestId}`, { worker, requestId, fromMs, untilMs });
-    }
-    return state;
-  }
+  /** The engines' own logs are too short: a busy engine drops a request from it that is still there. */
+  readonly #arrive = (message: unknown): void => {
+    const { request, response } = message as Arrival;
+    const worker = this.#places.get(request.socket.localPort ?? 0);
+    const requestId = request.headers["x-request-id"];
+    // Polls do not come through Envoy, which names every request.
+    if (worker === undefined || typeof requestId !== "string") return;
+    const visit: Writable<Visit> = {
+      worker,
+      requestId,
+      fromMs: this.lengthMs,
+      untilMs: undefined,
+    };
+    this.visits.push(visit);
+    const leave = (): void => {
+      visit.untilMs ??= this.lengthMs;
+    };
+    response.once("finish", leave).once("close", leave);
+  };
+}
+
+type Writable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
+
+interface Arrival {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
 }
 
 /** Fills the hot worker: what it runs and what waits there is sent at once, before a poll sees any of it. */
@@ -261,7 +275,7 @@ export async function replayIncident(seeding: boolean, lengthMs: number): Promis
     await clients.leave();
     const burstStatuses = await burst;
     await fleet.stack.idle();
-    watch.readLogs();
+    watch.close();
     const served = fleet.workers.map((worker, index) => {
       return worker.state().served - (before[index] ?? 0);
     });

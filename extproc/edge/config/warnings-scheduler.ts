@@ -1,15 +1,12 @@
 // Warnings about slots: labels and models that put a worker's slots where nobody looks for them,
-// reservations that leave a class without a slot, and keys without effect. Capacities are those of a
-// fleet in which every configured worker is healthy, so a warning names a state that no recovery ends.
+// reservations that leave a class without a slot, and keys without effect. A warning names a state that
+// no recovery ends: every configured worker counts as healthy.
 
-import { wholeFleet } from "../../core/capacity/partition-capacity.js";
 import { partitionOfWorker, partitionRules } from "../../core/identity/partition.js";
 import type { SchedulerConfig, WeirConfig, WorkerConfig } from "../../core/model/config.js";
 import type { PartitionName } from "../../core/model/ids.js";
 import { className, RANKS } from "../../core/model/priority.js";
-import { partitionSettings } from "../../core/scheduler/partition-settings.js";
-import type { PartitionSettings } from "../../core/scheduler/partition-settings.js";
-import { classReservations } from "../../core/scheduler/reservations.js";
+import { idleSlots, keptFor, reachableSlots, type IdleSlots } from "./idle-slots.js";
 import type { FileConfig } from "./schema.js";
 
 /** Warnings of the section `scheduler` and of the workers' place in it. */
@@ -56,27 +53,23 @@ function workerWarnings(
 }
 
 function slotWarnings(config: WeirConfig): string[] {
-  const { scheduler } = config;
-  const fleet = wholeFleet(config, partitionRules(scheduler));
-  const settings = partitionSettings(scheduler, fleet.partitions, fleet.total);
-  return settings.flatMap((partition) => {
-    const capacity = fleet.partitions.get(partition.name) ?? 0;
-    return capacity === 0
-      ? [`partition ${partition.name}: no class has a slot (capacity 0 with every worker healthy)`]
-      : classesWithoutSlot(partition, capacity);
-  });
+  return idleSlots(config).flatMap((slots) =>
+    slots.capacity === 0
+      ? [`partition ${slots.partition}: no class has a slot (capacity 0 with every worker healthy)`]
+      : classesWithoutSlot(slots),
+  );
 }
 
 /** One warning per class to which an idle partition gives no slot. */
-function classesWithoutSlot(partition: PartitionSettings, capacity: number): string[] {
-  const reserved = classReservations(partition.reservations, capacity, partition.reservedShareMax);
+function classesWithoutSlot(slots: IdleSlots): string[] {
+  const { partition, capacity, reserved } = slots;
   return RANKS.flatMap((rank): string[] => {
-    const above = RANKS.filter((other) => other > rank && reserved[other] > 0);
-    const free = above.reduce((left, other) => left - reserved[other], capacity);
-    if (free > 0) return [];
-    const figures = above.map((other) => `${className(other)} ${String(reserved[other])}`);
+    if (reachableSlots(slots, rank) > 0) return [];
+    const figures = keptFor(slots, rank).map(
+      (other) => `${className(other)} ${String(reserved[other])}`,
+    );
     return [
-      `partition ${partition.name}: class ${className(rank)} has no slot when idle ` +
+      `partition ${partition}: class ${className(rank)} has no slot when idle ` +
         `(capacity ${String(capacity)}, reserved ${figures.join(", ")})`,
     ];
   });

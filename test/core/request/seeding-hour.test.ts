@@ -47,7 +47,6 @@ class Fleet {
       url: urlOf(port),
       cluster: `worker_${String(port)}`,
       models: ["demo"],
-      labels: { max_running_requests: CEILING },
     })),
     scheduler: { max_concurrent_requests: 200, queue_size: 50, queue_timeout_secs: 20 },
     selection: {
@@ -199,10 +198,7 @@ class Fleet {
     const cluster = clusterName(`worker_${String(port)}`);
     registry.put({
       ...{ id: cluster, url, cluster, engine: undefined, models: [modelId("demo")] },
-      labels: {
-        max_running_requests: CEILING + this.#chance.whole(0, 1),
-        admission_partition: undefined,
-      },
+      labels: { max_running_requests: undefined, admission_partition: undefined },
       ...{ load_monitor_interval_secs: 10, telemetry_url: url },
       ...{ api_key: undefined, kv_events: undefined },
     });
