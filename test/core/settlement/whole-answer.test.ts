@@ -85,9 +85,7 @@ describe("settlement/whole-answer", () => {
       expect(flawOf("chat", chatWith(reason)), reason).to.equal(undefined);
     }
     for (const reason of [null, undefined, "abort", "error", "cancelled", "", false, {}]) {
-      expect(flawOf("chat", chatWith(reason)), JSON.stringify(reason) ?? "undefined").to.equal(
-        "unfinished",
-      );
+      expect(flawOf("chat", chatWith(reason)), JSON.stringify(reason)).to.equal("unfinished");
     }
     for (const status of ["failed", "cancelled", "in_progress", "queued", undefined]) {
       expect(flawOf("responses", { ...responses, status }), status).to.equal("unfinished");
