@@ -85,7 +85,11 @@ describe("metrics and log of a Weir that has served a mixed load", function () {
       mock: { slots: 100 },
       config: {
         scheduler: { max_concurrent_requests: 1, queue_size: 8, queue_timeout_secs: 30 },
-        adaptive_admission: { mode: "shadow", load_monitor_interval_secs: 1 },
+        adaptive_admission: {
+          mode: "shadow",
+          load_monitor_interval_secs: 1,
+          engine_metrics: true,
+        },
         trust: { tenant_id: true, request_model: true, peers: ["127.0.0.1"] },
         fair_share: {
           default_output_tokens: 4,

@@ -17,6 +17,8 @@ export interface WantedKeys {
 }
 
 export interface LocatedValue extends Span {
+  /** The value is a container with nothing in it. */
+  readonly empty: boolean;
   /** The wanted ones of its values, when the value is an object that some are wanted of. */
   readonly inner: LocatedValues | undefined;
 }

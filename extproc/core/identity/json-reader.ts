@@ -153,11 +153,11 @@ export class JsonReader {
         this.#value(byte);
         return;
       case "first":
-        if (byte === CLOSE_BRACKET) this.#close(ARRAY);
+        if (byte === CLOSE_BRACKET) this.#close(ARRAY, true);
         else this.#value(byte);
         return;
       case "first_key":
-        if (byte === CLOSE_BRACE) this.#close(OBJECT);
+        if (byte === CLOSE_BRACE) this.#close(OBJECT, true);
         else this.#key(byte);
         return;
       case "key":
@@ -291,7 +291,7 @@ export class JsonReader {
     else this.#malformed(this.#at);
   }
 
-  #close(kind: number): void {
+  #close(kind: number, empty = false): void {
     const frame = this.#frame;
     const isWanted = kind === OBJECT && frame?.depth === this.#open.length;
     this.#open.pop();
@@ -299,14 +299,14 @@ export class JsonReader {
       this.#frame = frame.outer;
       if (frame.outer === undefined) this.#root = frame.values;
     }
-    this.#ended(this.#at + 1, isWanted ? frame.values : undefined);
+    this.#ended(this.#at + 1, isWanted ? frame.values : undefined, empty);
   }
 
   /** A value ends before `end`. */
-  #ended(end: number, inner?: LocatedValues): void {
+  #ended(end: number, inner?: LocatedValues, empty = false): void {
     const frame = this.#frame;
     if (frame?.name !== undefined && frame.depth === this.#open.length) {
-      frame.values.set(frame.name, { start: frame.valueStart, end, inner });
+      frame.values.set(frame.name, { start: frame.valueStart, end, inner, empty });
     }
     this.#at = end;
     this.#expected = this.#open.length === 0 ? "end" : "after";

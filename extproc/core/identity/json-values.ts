@@ -10,14 +10,7 @@ import {
   type LocatedValues,
   type WantedKeys,
 } from "./json-located.js";
-import {
-  BACKSLASH,
-  CLOSE_BRACKET,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  QUOTE,
-  skipBlanks,
-} from "./json-skip.js";
+import { BACKSLASH, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./json-skip.js";
 
 /**
  * How a wanted key is read: `scalar` = string, number, boolean, null (containers as below);
@@ -68,15 +61,13 @@ export function readValues(bytes: Uint8Array, values: LocatedValues, wanted: Wan
 
 function readValue(
   bytes: Uint8Array,
-  { start, end, inner }: LocatedValue,
+  { start, end, inner, empty }: LocatedValue,
   how: "scalar" | "presence" | Wanted,
 ): unknown {
   const first = bytes[start];
   if (typeof how === "object") return inner && readValues(bytes, inner, how);
   if (first === OPEN_BRACE) return {};
-  if (first === OPEN_BRACKET) {
-    return bytes[skipBlanks(bytes, start + 1, end)] === CLOSE_BRACKET ? [] : [null];
-  }
+  if (first === OPEN_BRACKET) return empty ? [] : [null];
   if (first === LETTER_N) return null;
   if (how === "presence" || first === LETTER_T) return true;
   if (first === LETTER_F) return false;

@@ -57,6 +57,8 @@ const BYTES_PER_TOKEN = 4;
 /** Of the usual work, what is done where only a length is wanted: 400 messages are still counted. */
 export const LENGTH_ONLY_SHARE = 1 / 2;
 
+/** Long strings that are looked at for that; further ones count as text. */
+const UNREAD_LOOKS_MAX = 1_024;
 /** A body holds thousands of long strings, so four places of each have to do. */
 const UNREAD_STRIDE = 16;
 
@@ -154,7 +156,10 @@ class PromptReader {
     const isInside = stoppedAt >= value.start && stoppedAt < value.end;
     const from = isInside ? stoppedAt : value.start;
     this.#writer.count(value.end - from);
+    let looked = 0;
     for (const { start, end } of ends.between(from, value.end)) {
+      looked += 1;
+      if (looked > UNREAD_LOOKS_MAX) return;
       if (looksLikeData(bytes, start + 1, end - 1, UNREAD_STRIDE)) this.#writer.count(start - end);
     }
   }

@@ -19,6 +19,7 @@ const SERVICE_UNKNOWN = varintField(1, 3);
 
 export class HealthService {
   readonly #watches = new Set<WatchCall>();
+  #closed = false;
   #ready = false;
 
   setReady(ready: boolean): void {
@@ -32,11 +33,14 @@ export class HealthService {
   }
 
   watch(call: Call): CallHandler {
-    return new WatchCall(call, this.#status, this.#watches);
+    const watch = new WatchCall(call, this.#status, this.#watches);
+    if (this.#closed) watch.stop();
+    return watch;
   }
 
   /** Ends every watch: nothing will change any more, and an open one would keep its connection. */
   close(): void {
+    this.#closed = true;
     for (const watch of [...this.#watches]) watch.stop();
   }
 

@@ -74,6 +74,8 @@ class Peer {
   readonly #connection: H2cConnection;
   #flushAsked = false;
   #timer: NodeJS.Timeout;
+  /** Runs while the peer does not read what was written. */
+  #stalled: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, services: Services, options: TransportOptions, limits: SocketLimits) {
     this.#socket = socket;
@@ -97,15 +99,18 @@ class Peer {
       if (!this.#connection.greeted) this.cut();
     }, limits.prefaceTimeoutMs).unref();
     socket.on("data", (chunk) => {
-      this.#connection.receive(chunk);
+      this.#receive(chunk);
     });
     socket.on("drain", () => {
+      clearTimeout(this.#stalled);
+      this.#stalled = undefined;
       socket.resume();
     });
     // Every error is followed by "close".
     socket.on("error", () => undefined);
     socket.on("close", () => {
       clearTimeout(this.#timer);
+      clearTimeout(this.#stalled);
       this.#connection.lost();
     });
   }
@@ -118,6 +123,14 @@ class Peer {
   cut(): void {
     this.#connection.lost();
     this.#socket.destroy();
+  }
+
+  /** What a chunk is answered with leaves at once, in one write, before anything that can wait. */
+  #receive(chunk: Buffer): void {
+    this.#flushAsked = true;
+    this.#connection.receive(chunk);
+    this.#flushAsked = false;
+    this.#connection.flush();
   }
 
   /** At the end of the turn, so that all frames of a turn leave in one write. */
@@ -137,7 +150,12 @@ class Peer {
     socket.uncork();
     if (socket.writableLength > this.#limits.unsentBytesMax) this.cut();
     // A peer that does not read is not read either: it cannot make us answer for ever.
-    else if (socket.writableNeedDrain) socket.pause();
+    else if (socket.writableNeedDrain) {
+      socket.pause();
+      this.#stalled ??= setTimeout(() => {
+        this.cut();
+      }, this.#limits.stalledMs).unref();
+    }
   }
 
   /** The peer has a moment to read our last words; what it still sends is read and dropped. */

@@ -48,6 +48,8 @@ export interface SocketLimits {
   readonly prefaceTimeoutMs: number;
   /** Time between our last frame and the end of the socket, in which the peer may read it. */
   readonly lingerMs: number;
+  /** Time in which a peer may read nothing of what was written: then it is as good as gone. */
+  readonly stalledMs: number;
 }
 
 export const SOCKET_LIMITS: SocketLimits = {
@@ -56,4 +58,5 @@ export const SOCKET_LIMITS: SocketLimits = {
   unsentBytesMax: 64 * 1024 * 1024,
   prefaceTimeoutMs: 10_000,
   lingerMs: 1_000,
+  stalledMs: 60_000,
 };

@@ -3,8 +3,9 @@
 // stream, and the whole connection may hold no more than QUEUED_BYTES_MAX of it.
 //
 // Invariant: while the connection's window is open, a stream waits only for its own window. So a
-// change of one stream's window concerns that stream, and waiting streams are looked through only
-// when the connection's window opens.
+// change of one stream's window concerns that stream, and when the connection's window opens only those
+// are looked through that wait for nothing else: each of them sends something, or the window is shut
+// again.
 
 import { MESSAGE_HEAD_BYTES, writeMessageHead } from "../message-reader.js";
 import type { FrameWriter } from "./frame-writer.js";
@@ -23,6 +24,11 @@ import {
 import { QUEUED_BYTES_MAX } from "./limits.js";
 import { endBlock, HEAD_BLOCK } from "./response-blocks.js";
 
+/** What a queued reply costs besides its bytes. */
+const QUEUED_REPLY_BYTES = 128;
+/** Sent replies that may stand before those that wait. */
+const PASSED_MAX = 1_024;
+
 /** The sending half of a stream. */
 export interface Outgoing {
   readonly id: number;
@@ -30,8 +36,9 @@ export interface Outgoing {
   begun: boolean;
   /** Bytes the peer lets us send; below 0 after it has taken some back. */
   windowBytes: number;
-  /** Framed messages that wait for a window. */
+  /** Framed messages that wait for a window; those before `queueHead` have been sent. */
   queue: Buffer[] | undefined;
+  queueHead: number;
   /** The status to end with once the queue is empty. */
   endStatus: number | undefined;
   /** The end has been written. */
@@ -40,6 +47,7 @@ export interface Outgoing {
 
 export class SendSide {
   readonly #writer: FrameWriter;
+  /** Streams that wait for the connection's window and not for their own. */
   readonly #waiting = new Set<Outgoing>();
   readonly #settings: PeerSettings = {
     initialWindowBytes: DEFAULT_WINDOW_BYTES,
@@ -73,13 +81,12 @@ export class SendSide {
       this.#writer.message(stream.id, message);
       return true;
     }
-    if (this.#queuedBytes + length > QUEUED_BYTES_MAX) return false;
+    if (this.#queuedBytes + length + QUEUED_REPLY_BYTES > QUEUED_BYTES_MAX) return false;
     const framed = Buffer.allocUnsafe(length);
     message.copy(framed, writeMessageHead(framed, 0, message.length));
-    this.#queuedBytes += length;
+    this.#queuedBytes += length + QUEUED_REPLY_BYTES;
     stream.queue ??= [];
     stream.queue.push(framed);
-    this.#waiting.add(stream);
     this.#pump(stream);
     return true;
   }
@@ -92,8 +99,12 @@ export class SendSide {
 
   /** Forgets what a stream still had to send. */
   drop(stream: Outgoing): void {
-    for (const bytes of stream.queue ?? []) this.#queuedBytes -= bytes.length;
+    const { queue = [] } = stream;
+    for (let at = stream.queueHead; at < queue.length; at += 1) {
+      this.#queuedBytes -= (queue[at]?.length ?? 0) + QUEUED_REPLY_BYTES;
+    }
     stream.queue = undefined;
+    stream.queueHead = 0;
     this.#waiting.delete(stream);
   }
 
@@ -119,11 +130,12 @@ export class SendSide {
     read(this.#settings);
     const change = this.#settings.initialWindowBytes - before;
     if (change === 0) return;
-    for (const stream of streams) {
+    const open = [...streams];
+    for (const stream of open) {
       stream.windowBytes += change;
       if (stream.windowBytes > MAX_31_BITS) throw windowTooLarge();
     }
-    if (change > 0) this.#pumpAll();
+    if (change > 0) for (const stream of open) this.#pump(stream);
   }
 
   #pumpAll(): void {
@@ -137,19 +149,37 @@ export class SendSide {
   #pump(stream: Outgoing): void {
     const { queue } = stream;
     if (queue === undefined) return;
-    for (let first = queue[0]; first !== undefined; first = queue[0]) {
+    for (
+      let first = queue[stream.queueHead];
+      first !== undefined;
+      first = queue[stream.queueHead]
+    ) {
       const room = this.#room(stream);
-      if (room <= 0) return;
+      if (room <= 0) {
+        if (stream.windowBytes > 0) this.#waiting.add(stream);
+        else this.#waiting.delete(stream);
+        return;
+      }
       const piece = first.length > room ? first.subarray(0, room) : first;
-      if (piece === first) queue.shift();
-      else queue[0] = first.subarray(room);
+      if (piece === first) this.#shift(stream, queue);
+      else queue[stream.queueHead] = first.subarray(room);
       this.#spend(stream, piece.length);
       this.#queuedBytes -= piece.length;
       this.#writer.frame(DATA, 0, stream.id, piece);
     }
     stream.queue = undefined;
+    stream.queueHead = 0;
     this.#waiting.delete(stream);
     if (stream.endStatus !== undefined) this.#writeEnd(stream, stream.endStatus);
+  }
+
+  /** Taking the first of a long array moves all others, so it is only passed, and passed ones go now and then. */
+  #shift(stream: Outgoing, queue: Buffer[]): void {
+    this.#queuedBytes -= QUEUED_REPLY_BYTES;
+    stream.queueHead += 1;
+    if (stream.queueHead < PASSED_MAX || 2 * stream.queueHead < queue.length) return;
+    queue.splice(0, stream.queueHead);
+    stream.queueHead = 0;
   }
 
   #room(stream: Outgoing): number {

@@ -33,6 +33,7 @@ export class H2cStream implements Call, Incoming, Outgoing {
   begun = false;
   windowBytes: number;
   queue: Buffer[] | undefined;
+  queueHead = 0;
   endStatus: number | undefined;
   receiveBytes = STREAM_WINDOW_BYTES;
   /** Bytes of the body that are still to come; undefined when none were announced. */

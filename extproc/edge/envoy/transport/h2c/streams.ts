@@ -68,7 +68,7 @@ export class Streams implements StreamHost {
 
   /** The highest stream the peer has opened. */
   get lastId(): number {
-    return this.#lastId;
+    return Math.min(this.#lastId, this.#lastServedId);
   }
 
   all(): Iterable<H2cStream> {

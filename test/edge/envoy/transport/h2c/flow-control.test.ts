@@ -143,7 +143,8 @@ describe("what an h2c connection sends", () => {
   it("holds 16 MiB for a peer that opens no window, then gives up the stream that asks for more", () => {
     const peer = openStreams(2, [INITIAL_WINDOW, 0]);
     const mebibyte = 1_048_576;
-    for (let count = 0; count < 16; count += 1) reply(peer, 0, mebibyte - 5);
+    // Each costs its five bytes of framing and 128 of keeping besides.
+    for (let count = 0; count < 16; count += 1) reply(peer, 0, mebibyte - 5 - 128);
     expect(peer.connection.queuedBytes).to.equal(16 * mebibyte);
     peer.turn();
     reply(peer, 1, 0);
@@ -154,6 +155,35 @@ describe("what an h2c connection sends", () => {
     expect(peer.exchange(0).closed).to.equal(0);
     peer.send(frame(TYPE.reset, 0, 1, uint32(8)));
     expect(peer.connection.queuedBytes).to.equal(0);
+  });
+});
+
+describe("many replies that wait", () => {
+  it("leave in order when the window opens, and cost nothing afterwards", () => {
+    const peer = openStreams(1, [INITIAL_WINDOW, 0]);
+    const count = 50_000;
+    for (let index = 0; index < count; index += 1) reply(peer, 0, index % 7);
+    const queued = peer.connection.queuedBytes;
+    // Framing of five bytes, 128 for keeping, and three bytes on average.
+    const sizes = Array.from({ length: count }, (_, index) => index % 7);
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    expect(queued).to.equal(count * (5 + 128) + bytes);
+    peer.turn();
+    const sent = peer.send(window(0, 16_777_216)).concat(peer.send(window(1, 16_777_216)));
+    const lengths = sent.map(words).flatMap((line) => /^data 1 (\d+) bytes/.exec(line)?.[1] ?? []);
+    expect(lengths.map(Number)).to.deep.equal(sizes.map((size) => size + 5));
+    expect(peer.connection.queuedBytes).to.equal(0);
+  });
+
+  it("of streams that wait for their own window are not looked through when the connection's opens", () => {
+    const streams = 2_000;
+    const peer = openStreams(streams, [INITIAL_WINDOW, 0]);
+    for (let index = 0; index < streams; index += 1) reply(peer, index, 3);
+    peer.turn();
+    for (let times = 0; times < 1_000; times += 1) {
+      expect(peer.send(window(0, 1)).map(words)).to.deep.equal([]);
+    }
+    expect(peer.send(window(1, 8)).map(words)).to.deep.equal(["data 1 8 bytes"]);
   });
 });
 
