@@ -64,6 +64,12 @@ export class Answer {
     return this.#status;
   }
 
+  /** Its status says that all went well. */
+  get succeeded(): boolean {
+    const status = this.#status ?? 0;
+    return status >= 200 && status < 300;
+  }
+
   get firstByteAt(): MonotonicMs | undefined {
     return this.#firstByteAt;
   }

@@ -287,8 +287,9 @@ export class RequestLife {
     this.#facts.seed = attemptSeed(this.#desk.seeding, candidate, now);
     const { run } = this.#facts;
     if (run === undefined) return this.#refuse(refusal, now);
-    this.#facts.selection = run.decision;
-    this.#desk.rules.selector.decisions.add(plan.model, run.decision);
+    const selection = run.decision;
+    this.#facts.selection = selection;
+    this.#desk.rules.selector.decisions.add(plan.model, selection);
     // Released before the slot and after the load, so that its prefix is in its next phase first.
     this.#holdings.addFirst(run.release);
     const verdict = this.#send(run.worker, undefined, now);
@@ -336,8 +337,8 @@ export class RequestLife {
   #learn(complete: boolean, { reading }: SettledAnswer, now: MonotonicMs): number {
     const { run } = this.#facts;
     if (run !== undefined) return run.end?.staleHoldings ?? 0;
-    const { fromWorker, status = 0 } = this.#facts.answer;
-    const success = complete && fromWorker && status >= 200 && status < 300;
+    const { fromWorker, succeeded } = this.#facts.answer;
+    const success = complete && fromWorker && succeeded;
     const report = { promptTokens: reading?.promptTokens, cachedTokens: reading?.cachedTokens };
     return this.#facts.call?.learn(this.#desk.rules.selector, success, report, now) ?? 0;
   }

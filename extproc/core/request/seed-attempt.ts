@@ -59,7 +59,6 @@ export function attemptSeed(
   now: MonotonicMs,
 ): SeedAttempt | undefined {
   const { partition, shape, prompt } = plan;
-  if (!seedsIn(seeder.rules, partition)) return undefined;
   const why = ineligibility(seeder.rules, {
     partition,
     reason: decision.reason,
@@ -69,8 +68,10 @@ export function attemptSeed(
     prompts: prompt?.prompts,
     hasProof: proof !== undefined,
   });
-  if (why !== undefined) return { kind: "ineligible", reason: why };
-  if (proof === undefined) return { kind: "ineligible", reason: "no_proof" };
+  if (why === "partition_off") return undefined;
+  if (why !== undefined || proof === undefined) {
+    return { kind: "ineligible", reason: why ?? "no_proof" };
+  }
   const query = workerQuery(plan, caller);
   const spread = decision.reason === "running_limit";
   const seeding = seeder.seed({ tenant: caller.tenant, requestId, proof, query, spread }, now);

@@ -5,7 +5,6 @@
 
 import type { Endpoint } from "../identity/paths.js";
 import type { MonotonicMs } from "../model/time.js";
-import type { LeaseFault } from "../seeding/lease.js";
 import type { Seed, SeedEnd, SeedStory } from "../seeding/seed.js";
 import type { SelectionDecision } from "../selection/decision.js";
 import type { UsageReading } from "../settlement/usage-reader.js";
@@ -40,14 +39,11 @@ export interface SeedAnswerEnd {
 export class SeedRun {
   readonly #seed: Seed;
   readonly #body: WholeAnswer;
-  readonly story: SeedStory;
   #fault: SeedFault | undefined = "no_answer";
-  #end: SeedEnd | undefined;
 
   /** @param responseMaxBytes of an answer that is looked at, decoded */
   constructor(seed: Seed, endpoint: Endpoint, responseMaxBytes: number) {
     this.#seed = seed;
-    this.story = seed.story;
     this.#body = new WholeAnswer(endpoint, responseMaxBytes);
   }
 
@@ -55,9 +51,13 @@ export class SeedRun {
     return this.#seed.worker;
   }
 
+  get story(): SeedStory {
+    return this.#seed.story;
+  }
+
   /** Undefined until the seed is released. */
   get end(): SeedEnd | undefined {
-    return this.#end;
+    return this.#seed.end;
   }
 
   /** What spoke against the answer; undefined = nothing. */
@@ -79,10 +79,6 @@ export class SeedRun {
     };
   }
 
-  verify(now: MonotonicMs): LeaseFault | undefined {
-    return this.#seed.verify(now);
-  }
-
   dispatched(): void {
     this.#seed.dispatched();
   }
@@ -95,21 +91,20 @@ export class SeedRun {
   /** Judges the answer; a good one takes effect when the seed is released. */
   judge(end: SeedAnswerEnd): void {
     this.#fault = this.#faultOf(end);
-    const { reading } = end;
     const { status = 0 } = end.answer;
-    if (this.#fault === "bad_status" && status >= 400 && status < 500) this.#seed.markRejected();
-    if (this.#fault !== undefined) return;
-    const report = { promptTokens: reading?.promptTokens, cachedTokens: reading?.cachedTokens };
-    this.#seed.markSuccess(report);
+    if (this.#fault === undefined) this.#seed.markSuccess(end.reading);
+    else if (this.#fault === "bad_status" && status >= 400 && status < 500) {
+      this.#seed.markRejected();
+    }
   }
 
   /** Ends the seed; acts once. */
   readonly release = (now: MonotonicMs): void => {
-    this.#end = this.#seed.release(now);
+    this.#seed.release(now);
   };
 
   #faultOf({ answer, complete }: SeedAnswerEnd): SeedFault | undefined {
-    const { attributes, origin, status = 0 } = answer;
+    const { attributes, origin } = answer;
     if (attributes === undefined) return "no_answer";
     if (origin === "unknown") return "no_attributes";
     if (origin !== "worker") return "not_worker_answer";
@@ -117,7 +112,7 @@ export class SeedRun {
     if (clusterName === undefined || attempts === undefined) return "no_attributes";
     if (clusterName !== this.worker.cluster) return "other_cluster";
     if (attempts !== 1) return "several_attempts";
-    if (status < 200 || status > 299) return "bad_status";
+    if (!answer.succeeded) return "bad_status";
     if (!complete) return "incomplete";
     return answer.format === "json" ? this.#body.finish() : "wrong_kind";
   }

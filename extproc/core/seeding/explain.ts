@@ -9,7 +9,7 @@ import type { Fleet } from "../selection/candidates.js";
 import type { SeedCount, SeedCounts } from "./counts.js";
 import type { Headroom, HeadroomGap, SlotBlock, WorkerHeadroom } from "./headroom.js";
 import type { Lease, Leases } from "./lease.js";
-import { seedsIn, type SeedingRules } from "./rules.js";
+import { seedingPartitions, type SeedingRules } from "./rules.js";
 
 export interface LeaseExplanation {
   readonly partition: PartitionName;
@@ -62,7 +62,7 @@ export interface SeedingSources {
 /** O(partitions x workers x models). */
 export function explainSeeding(sources: SeedingSources, now: MonotonicMs): SeedingExplanation {
   const { rules, fleet, headroom, leases, protections, counts } = sources;
-  const partitions = [...rules.partitions].filter((name) => seedsIn(rules, name)).sort();
+  const partitions = [...seedingPartitions(rules)].sort();
   const models = new Set<ModelId>();
   for (const worker of fleet.registry.all()) for (const model of worker.models) models.add(model);
   const sorted = [...models].sort();

@@ -19,6 +19,11 @@ export interface SeedingRules {
   readonly maxTokenUsage: number;
 }
 
+/** The partitions that seed, in the order of the configuration. */
+export function seedingPartitions(rules: SeedingRules): readonly PartitionName[] {
+  return [...rules.partitions].filter((partition) => seedsIn(rules, partition));
+}
+
 /** True when requests of the partition may seed. */
 export function seedsIn(
   { mode, partitions, seedCap }: SeedingRules,

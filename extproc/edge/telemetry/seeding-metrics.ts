@@ -9,7 +9,7 @@ import type { PartitionProtections } from "../../core/prefixes/partition-protect
 import { PROTECTION_PHASES } from "../../core/prefixes/protections.js";
 import type { SettlementRecord } from "../../core/request/settlement-record.js";
 import type { SeedEvent } from "../../core/seeding/counts.js";
-import { seedsIn } from "../../core/seeding/rules.js";
+import { seedingPartitions } from "../../core/seeding/rules.js";
 import type { Seeder } from "../../core/seeding/seeder.js";
 import type { MonotonicMs } from "../../core/model/time.js";
 import { gauge } from "./gauges.js";
@@ -96,7 +96,7 @@ export class SeedingMetrics {
 
   #observeNow({ seeder, protections, now }: SeedingSources): void {
     const { rules, leases } = seeder;
-    const partitions = [...rules.partitions].filter((name) => seedsIn(rules, name));
+    const partitions = seedingPartitions(rules);
     gauge(this.#registry, "seed_leases", "Leases that are held.", ["partition"], (set) => {
       for (const partition of partitions) set({ partition }, leases.count(partition));
     });

@@ -10,6 +10,7 @@ import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
 import type { ListenAddress } from "../../../core/model/config.js";
 import { removeStaleSocket } from "../../runtime/unix-socket.js";
 import { PROCESS_PATH } from "./call.js";
+import { STREAMS_MAX } from "./h2c/limits.js";
 import { LIVENESS_NAME, READINESS_NAMES } from "./health-service.js";
 import type { Exchange, OpenExchange, Transport, TransportOptions } from "./transport.js";
 
@@ -32,7 +33,7 @@ export class GrpcJsTransport implements Transport {
   constructor(open: OpenExchange, options: TransportOptions) {
     this.#server = new grpc.Server({
       "grpc.max_receive_message_length": options.maxReceiveBytes,
-      "grpc.max_concurrent_streams": 100_000,
+      "grpc.max_concurrent_streams": STREAMS_MAX,
     });
     this.#server.addService(
       { Process: processDefinition },

@@ -7,10 +7,15 @@
 
 import * as http2 from "node:http2";
 import type { ListenAddress } from "../../../core/model/config.js";
-import { removeStaleSocket } from "../../runtime/unix-socket.js";
 import type { Call, CallHandler } from "./call.js";
 import { handlerOf, type Services } from "./calls.js";
 import { INTERNAL, OK, STATUS_TEXTS } from "./grpc-status.js";
+import {
+  CONNECTION_WINDOW_BYTES,
+  FRAME_BYTES_MAX,
+  STREAM_WINDOW_BYTES,
+  STREAMS_MAX,
+} from "./h2c/limits.js";
 import { HealthService } from "./health-service.js";
 import { listenOn } from "./listen-on.js";
 import {
@@ -24,12 +29,6 @@ import type { OpenExchange, Transport, TransportOptions } from "./transport.js";
 
 /** Megabytes a session may hold; the largest streams are bounded by other limits long before. */
 const SESSION_MEMORY_MB = 4_096;
-const STREAMS_MAX = 100_000;
-/** Bytes on the way per stream and per connection: what arrives is read in the same turn. */
-const STREAM_WINDOW_BYTES = 16 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES = 1024 * 1024 * 1024;
-/** Longest frame; Envoy fills frames up to it. */
-const FRAME_BYTES_MAX = 1_048_576;
 /** Replies of one stream that wait for the peer's window; then the stream is given up. */
 const QUEUED_BYTES_MAX = 1_048_576;
 
@@ -71,8 +70,7 @@ export class Http2Transport implements Transport {
     });
   }
 
-  async listen(address: ListenAddress): Promise<ListenAddress> {
-    if (address.kind === "unix") await removeStaleSocket(address.path);
+  listen(address: ListenAddress): Promise<ListenAddress> {
     return listenOn(this.#server, address);
   }
 

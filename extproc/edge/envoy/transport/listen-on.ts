@@ -1,10 +1,13 @@
-// Binds a server of node:net or node:http2 to a listen address.
+// Binds a server of node:net or node:http2 to a listen address. A socket file that a process before this
+// one left behind is taken away first.
 
 import type { Server } from "node:net";
 import type { ListenAddress } from "../../../core/model/config.js";
+import { removeStaleSocket } from "../../runtime/unix-socket.js";
 
 /** Binds; returns the address with the port that was chosen for port 0. Rejects when it is taken. */
-export function listenOn(server: Server, address: ListenAddress): Promise<ListenAddress> {
+export async function listenOn(server: Server, address: ListenAddress): Promise<ListenAddress> {
+  if (address.kind === "unix") await removeStaleSocket(address.path);
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     const bound = (): void => {

@@ -1,4 +1,4 @@
-// Collects the frames of one turn of the event loop, so that they leave in one write. Frames are
+// Collects the frames up to the next flush, so that they leave in one write. Frames are
 // written behind each other into a block; what has been taken out of it is never written again, so
 // the socket may keep it for as long as it likes.
 

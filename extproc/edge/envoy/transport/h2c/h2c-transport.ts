@@ -6,7 +6,6 @@
 import { createServer, type Server, type Socket } from "node:net";
 import type { ListenAddress } from "../../../../core/model/config.js";
 import { now } from "../../../runtime/clock.js";
-import { removeStaleSocket } from "../../../runtime/unix-socket.js";
 import type { Services } from "../calls.js";
 import { HealthService } from "../health-service.js";
 import { listenOn } from "../listen-on.js";
@@ -33,8 +32,7 @@ export class H2cTransport implements Transport {
     this.#server.maxConnections = limits.connectionsMax;
   }
 
-  async listen(address: ListenAddress): Promise<ListenAddress> {
-    if (address.kind === "unix") await removeStaleSocket(address.path);
+  listen(address: ListenAddress): Promise<ListenAddress> {
     return listenOn(this.#server, address);
   }
 

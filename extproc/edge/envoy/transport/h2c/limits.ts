@@ -1,4 +1,5 @@
-// Every bound of the h2c server, with the reason for its default. The peer is trusted, so a bound is
+// Every bound of the h2c server, with the reason for its default; the other servers share those of
+// streams, windows and frames. The peer is trusted, so a bound is
 // no rate plan: it is set where only a broken peer gets, and keeps such a one from taking the process
 // with it.
 
