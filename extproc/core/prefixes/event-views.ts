@@ -121,7 +121,10 @@ export class EventViews {
   }
 }
 
-/** The view with the most blocks of a worker that has some: ranks share the worker's limit. */
+/**
+ * The view with the most blocks of a worker that has some, of equally full ones the one that was opened
+ * first: ranks share the worker's limit.
+ */
 export function fullestOf({ worker }: View): Holder<View> {
   let fullest: Holder<View> | undefined;
   for (const holder of worker.views.values()) {

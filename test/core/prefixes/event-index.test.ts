@@ -322,6 +322,16 @@ describe("EventIndex", () => {
     expect(events.blocksOf(1)).to.equal(4);
   });
 
+  it("takes of equally full ranks the one that was opened first, by blocks that have a place", () => {
+    const events = index({ blocksMax: 2 });
+    store(events, view(1, 0), range(5, 8), "unheard");
+    store(events, view(1, 1), range(1, 4));
+    store(events, view(1, 0), range(11, 14));
+    store(events, view(1, 0), range(21, 24));
+    const depths = [1, 11, 21].map((first) => found(events, range(first, first + 3))[0]);
+    expect(depths).to.deep.equal([0, 1, 1]);
+  });
+
   it("stays within its bytes however often a view is cleared and filled again", () => {
     const blocksMax = CHUNK_RECORDS;
     const events = index({ blocksMax, maxBlocks: 1_000 });
@@ -365,9 +375,9 @@ class NaiveEvents {
   ): void {
     const ranks = this.#ranks(generation);
     const blocks = ranks.get(rank) ?? [];
-    ranks.set(rank, blocks);
     const behind = blocks.find(({ hash }) => hash === parent)?.chain;
     if (parent !== undefined && behind === undefined) return;
+    ranks.set(rank, blocks);
     const before = behind?.split(",") ?? [];
     const room = Math.min(this.#maxBlocks - before.length, this.#blocksMax, names.length);
     for (let count = room; count > 0; count -= 1) {
