@@ -15,9 +15,12 @@ import { fileURLToPath } from "node:url";
 const REPOSITORY = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 /** The oldest Node that the pinned tools accept; package.json says the same under `engines`. */
 const OLDEST_NODE = [20, 19];
-/** What tsc reads, relative to the root. */
-const SOURCES = ["extproc", "envoy/mock-worker", "tsconfig.json", "package-lock.json"];
-const STAMP = "dist/.sources.json";
+/** The program: what tsc reads, relative to the root, and where it is noted for the next time. */
+const PROGRAM = {
+  project: "extproc/tsconfig.build.json",
+  sources: ["extproc", "envoy/mock-worker", "tsconfig.json", "package-lock.json"],
+  stamp: "dist/.sources.json",
+};
 
 /** Throws an error that names both versions when `version` (as in "20.20.2") is too old. */
 export function requireNode(version = process.versions.node) {
@@ -68,27 +71,28 @@ function isOptional(entry) {
 /**
  * Builds dist/ with tsc when a source was added, changed or removed since the last build that went
  * well; returns whether it had to. Rejects when tsc finds an error (tsc has printed it by then).
+ * `target` is the program, or another project with its sources and its stamp.
  */
 export async function ensureBuild(options = {}) {
-  const { root = REPOSITORY, log = console.log, compile = tsc } = options;
-  const sources = JSON.stringify(await fingerprint(root));
-  const built = await readFile(join(root, STAMP), "utf8").catch(() => undefined);
+  const { root = REPOSITORY, log = console.log, compile = tsc, target = PROGRAM } = options;
+  const sources = JSON.stringify(await fingerprint(root, target.sources));
+  const built = await readFile(join(root, target.stamp), "utf8").catch(() => undefined);
   if (built === sources) {
     log("build: up to date");
     return false;
   }
   log("build: compiling with tsc …");
-  await compile(root);
-  await mkdir(join(root, dirname(STAMP)), { recursive: true });
-  await writeFile(join(root, STAMP), sources);
+  await compile(root, target.project);
+  await mkdir(join(root, dirname(target.stamp)), { recursive: true });
+  await writeFile(join(root, target.stamp), sources);
   log("build: done");
   return true;
 }
 
 /** Path, size and date of each source; sizes and dates are quicker to read than contents. */
-async function fingerprint(root) {
+async function fingerprint(root, sources) {
   const lines = [];
-  for (const source of SOURCES) {
+  for (const source of sources) {
     const details = await stat(join(root, source)).catch(() => undefined);
     if (details === undefined) continue;
     const names = details.isDirectory()
@@ -133,9 +137,9 @@ async function npmCi(root) {
   await runStep("npm ci", npm.command, args, { cwd: root, env: npm.env });
 }
 
-async function tsc(root) {
+async function tsc(root, project) {
   const compiler = join(root, "node_modules/typescript/bin/tsc");
-  const args = [compiler, "-p", "extproc/tsconfig.build.json"];
+  const args = [compiler, "-p", project];
   await runStep("tsc", process.execPath, args, { cwd: root, env: process.env });
 }
 

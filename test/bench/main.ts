@@ -3,15 +3,14 @@
 // asserts a bar.
 
 import { parseArgs } from "node:util";
+import { startProcess } from "../support/process.js";
 import { benchCodec } from "./codec.js";
-import { benchFairShare } from "./fair-share.js";
 import { benchGateway } from "./gateway.js";
 import { printMachine } from "./machine.js";
 import { benchNoisy } from "./noisy.js";
-import { benchPrefixes } from "./prefixes.js";
 import { print, type Bench } from "./print.js";
 import type { Pace } from "./rounds.js";
-import { benchScheduler } from "./scheduler.js";
+import { compiled } from "./processes.js";
 import { benchProfile } from "./profile.js";
 import { benchSelection } from "./selection.js";
 import { benchStall } from "./stall.js";
@@ -20,10 +19,10 @@ import { findWrk, type Wrk } from "./wrk.js";
 
 /** All but those with Envoy under full load, which have options of their own. */
 const BENCHES: Readonly<Record<string, Bench>> = {
-  scheduler: benchScheduler,
-  "fair-share": benchFairShare,
+  scheduler: coreCosts("scheduler"),
+  "fair-share": coreCosts("fair-share"),
   noisy: benchNoisy,
-  prefixes: benchPrefixes,
+  prefixes: coreCosts("prefixes"),
   selection: benchSelection,
   stall: benchStall,
   profile: benchProfile,
@@ -113,6 +112,16 @@ function wholeNumber(flag: string, text: string | undefined, absent: number, max
   const value = Number(text);
   if (Number.isInteger(value) && value >= 1 && value <= max) return value;
   throw new UsageError(`${flag} must be a whole number from 1 to ${String(max)}, got ${text}`);
+}
+
+/** A benchmark of the core, in a process of its own that runs compiled code. */
+function coreCosts(name: string): Bench {
+  return async (print, smoke) => {
+    const args = [...compiled("test/bench/core-costs.ts"), name, String(smoke)];
+    const child = startProcess(process.execPath, args, { name });
+    if ((await child.ended).code !== 0) throw new Error(child.describe());
+    print(child.stdout.trimEnd());
+  };
 }
 
 /** wrk, or undefined where a brief run may do without it. */

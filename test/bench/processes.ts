@@ -32,8 +32,18 @@ export interface GatewayOptions {
   readonly transport?: string | undefined;
 }
 
-/** The sources are compiled as they are loaded, perhaps on a busy machine. */
+/** On a busy machine. */
 const START_LIMIT_MS = 30_000;
+
+/** The arguments of Node that run a program of this repository as users do, compiled by tsc. */
+export function compiled(source: string): readonly string[] {
+  return [`dist/bench/${source.replace(/ts$/, "js")}`];
+}
+
+/** Those that run one as it stands, for programs whose time does not count. */
+export function asItStands(source: string): readonly string[] {
+  return ["--import", "tsx", source];
+}
 
 export class Processes {
   readonly #folder = mkdtempSync(join(tmpdir(), "weir-bench-"));
@@ -43,7 +53,7 @@ export class Processes {
   /** A mock worker that runs this many requests at once; by default as fast as it can. */
   async worker(slots: number, msPerToken = 0): Promise<WorkerProcess> {
     const args = [
-      ...["envoy/mock-worker/main.ts", "--port", "0", "--slots", String(slots)],
+      ...[...compiled("envoy/mock-worker/main.ts"), "--port", "0", "--slots", String(slots)],
       ...["--ms-per-token", String(msPerToken)],
     ];
     const worker = this.#start("mock worker", args);
@@ -53,13 +63,14 @@ export class Processes {
 
   /** Where a worker listens that takes any body unread. */
   async sink(): Promise<string> {
-    const sink = this.#start("sink", ["test/bench/large-bodies.ts", "sink"]);
+    const sink = this.#start("sink", [...asItStands("test/bench/large-bodies.ts"), "sink"]);
     return (await sink.waitForOutput(/http:\/\/127\.0\.0\.1:\d+/))[0];
   }
 
   /** Sends large bodies through this port until it is stopped. */
   async largeBodies(port: number, bytes: number): Promise<RunningProcess> {
-    const args = ["test/bench/large-bodies.ts", "send", String(port), String(bytes)];
+    const program = asItStands("test/bench/large-bodies.ts");
+    const args = [...program, "send", String(port), String(bytes)];
     const sender = this.#start("large bodies", args);
     await sender.waitForOutput(/sending/);
     return sender;
@@ -68,7 +79,8 @@ export class Processes {
   /** The URLs of this many workers that cost next to nothing, all in one process. */
   async fastWorkers(count: number): Promise<readonly string[]> {
     const ports = await freePorts(count);
-    const worker = this.#start("fast workers", ["test/bench/fast-worker.ts", ...ports.map(String)]);
+    const args = [...compiled("test/bench/fast-worker.ts"), ...ports.map(String)];
+    const worker = this.#start("fast workers", args);
     await worker.waitForOutput(/serving/, START_LIMIT_MS);
     return ports.map((port) => `http://127.0.0.1:${String(port)}`);
   }
@@ -79,7 +91,8 @@ export class Processes {
     const over = await withAddresses(sketch, transport);
     const file = this.file(".yaml", configYaml(over));
     const profile = file.replace(/yaml$/, "profile.json");
-    const weir = this.#start(`weir (${codec})`, ["test/bench/serve.ts", file, codec, profile]);
+    const program = compiled("test/bench/serve.ts");
+    const weir = this.#start(`weir (${codec})`, [...program, file, codec, profile]);
     await weir.waitForOutput(/serving/, START_LIMIT_MS);
     return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir, profile };
   }
@@ -110,7 +123,7 @@ export class Processes {
   }
 
   #start(name: string, args: readonly string[]): RunningProcess {
-    return this.run(process.execPath, ["--import", "tsx", ...args], { name });
+    return this.run(process.execPath, args, { name });
   }
 
   async #envoy(bootstrap: string): Promise<EnvoyProcess> {

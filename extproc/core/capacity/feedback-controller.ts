@@ -5,6 +5,7 @@
 // A publication of telemetry changes capacities, a request never does: in-flight requests are counted
 // by the scheduler's slots, and counting them here again would take every slot twice.
 
+import { TransientMap } from "../model/transient-map.js";
 import type { AdaptiveAdmissionConfig } from "../model/config.js";
 import type { PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
@@ -67,7 +68,7 @@ export class FeedbackController {
   readonly #adaptiveCapacity: boolean;
   readonly #nothingLearned: PartitionFeedback;
   readonly #partitions = new Map<PartitionName, PartitionFeedback>();
-  readonly #books = new Map<PartitionName, Book>();
+  readonly #books = new TransientMap<PartitionName, Book>();
   #revision = 0;
 
   constructor({ config, adaptiveCapacity }: FeedbackOptions) {

@@ -6,6 +6,7 @@
 // What a contender is ahead by does not change while it waits, so the order moves with the clock alone,
 // and every heap in which an entry stands hears when it moves.
 
+import { TransientMap } from "../model/transient-map.js";
 import { byteOrder } from "../model/byte-order.js";
 import { invariant } from "../model/invariant.js";
 import { IndexedHeap, type HeapNode } from "../model/indexed-heap.js";
@@ -97,7 +98,7 @@ function before<W>(one: Seat<W>, other: Seat<W>): boolean {
 
 export class Contest<W> {
   readonly #heap = new IndexedHeap<Seat<W>>(before);
-  readonly #seats = new Map<ClockEntry, Seat<W>>();
+  readonly #seats = new TransientMap<ClockEntry, Seat<W>>();
   /** The contests within buckets; they outlast those that wait there. */
   readonly #inner = new Map<ClockEntry, Contest<W>>();
   readonly #time = new LaneTime();

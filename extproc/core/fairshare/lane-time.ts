@@ -10,6 +10,7 @@
 // is remembered while the contender is away, less what its clock has been lifted by since. Unit: output
 // tokens per weight, since the start of the process.
 
+import { TransientMap } from "../model/transient-map.js";
 import { invariant } from "../model/invariant.js";
 import type { ClockEntry } from "./fair-clock.js";
 
@@ -21,7 +22,7 @@ interface Ahead {
 
 export class LaneTime {
   /** Requests of each contender that wait or run here. */
-  readonly #busy = new Map<ClockEntry, number>();
+  readonly #busy = new TransientMap<ClockEntry, number>();
   readonly #ahead = new WeakMap<ClockEntry, Ahead>();
   #busyWeight = 0;
   #now = 0;

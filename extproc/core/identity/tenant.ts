@@ -30,7 +30,7 @@ export interface TenantResolution {
 
 type Found = Pick<TenantResolution, "tenant" | "source">;
 
-const ANONYMOUS = tenantKey("anonymous");
+const NOBODY: Found = { tenant: tenantKey("anonymous"), source: "anonymous" };
 const SAN_SOURCE = "connection.uri_san_peer_certificate";
 const ADDRESS_SOURCE = "source.address";
 
@@ -44,10 +44,11 @@ export function resolveTenant(
   const fromHeader = (): Found | undefined => tenantFromHeader(rules, headers, evidence, refused);
   const fromProof = (): Found | undefined =>
     tenantFromMetadata(rules, evidence, refused) ?? tenantFromCertificate(evidence, refused);
-  const found =
+  const { tenant, source } =
     (rules.preferHeader ? (fromHeader() ?? fromProof()) : (fromProof() ?? fromHeader())) ??
-    tenantFromAddress(evidence, refused);
-  return { ...(found ?? { tenant: ANONYMOUS, source: "anonymous" }), refused };
+    tenantFromAddress(evidence, refused) ??
+    NOBODY;
+  return { tenant, source, refused };
 }
 
 /**

@@ -199,7 +199,7 @@ export class EventIndex {
       const generation = table.holderOf(record)?.owner.worker.generation;
       return generation === undefined ? undefined : { generation, lastSuccessAt: undefined };
     });
-    return { ...match, keys, blockSize };
+    return { blocks: match.blocks, owners: match.owners, keys, blockSize };
   }
 
   /** Sets the start of the chain; how many blocks stand before it, undefined when that is unknown. */

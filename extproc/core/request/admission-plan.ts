@@ -152,9 +152,14 @@ export function planAdmission(
     prompt: undefined,
     outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,
   };
-  const withPrompt = (): AdmissionPlan => {
-    return { ...plan, prompt: hashedPrompt(rules.selector, model, endpoint, reader, read.root) };
-  };
+  const withPrompt = (): AdmissionPlan => ({
+    model,
+    partition: plan.partition,
+    unknownPartitionHeader: plan.unknownPartitionHeader,
+    shape: plan.shape,
+    prompt: hashedPrompt(rules.selector, model, endpoint, reader, read.root),
+    outputLimitTokens: plan.outputLimitTokens,
+  });
   return { ok: true, plan, withPrompt };
 }
 

@@ -108,9 +108,17 @@ export class Answer {
   settle(ending: AnswerEnding): SettledAnswer {
     const reading = this.#reader?.finish();
     this.#reader = undefined;
-    const charge = ending.takenAway
-      ? CANCELLED_CHARGE
-      : chargeFor({ ...ending, origin: this.#origin, format: this.#format, reading });
+    if (ending.takenAway) return { charge: CANCELLED_CHARGE, reading };
+    const { dispatched, complete, producesOutput, estimateTokens } = ending;
+    const charge = chargeFor({
+      dispatched,
+      origin: this.#origin,
+      complete,
+      format: this.#format,
+      reading,
+      producesOutput,
+      estimateTokens,
+    });
     return { charge, reading };
   }
 }

@@ -58,5 +58,5 @@ export interface DeskContext<Request> {
   /** Envoy's own timeout of a message that asked for nothing. */
   readonly messageTimeoutMs: number;
   /** Takes leave of a request; its slot and its load are already free. */
-  readonly ended: (request: Request, record: SettlementRecord) => void;
+  readonly ended: (record: SettlementRecord) => void;
 }

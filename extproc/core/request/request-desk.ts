@@ -83,7 +83,8 @@ export class RequestDesk {
   readonly #context: DeskContext<RequestLife> & { draining: boolean; queueClosed: boolean };
   /** Undefined while credits are off. */
   readonly credits: CreditRegistry<SlotHold<RequestLife>> | undefined;
-  readonly #live = new Set<RequestLife>();
+  /** Requests that have not ended. */
+  #live = 0;
   #turning = false;
   #now: MonotonicMs;
 
@@ -126,8 +127,8 @@ export class RequestDesk {
       queueClosed: false,
       holdBudgetMs: options.holdBudgetMs,
       messageTimeoutMs: options.messageTimeoutMs,
-      ended: (request, record) => {
-        this.#ended(request, record);
+      ended: (record) => {
+        this.#ended(record);
       },
     };
   }
@@ -138,8 +139,7 @@ export class RequestDesk {
     const caller = resolveCaller(this.#options.identity, head.headers, head.evidence);
     const request = new RequestLife(this.#context, head, path, caller, onVerdict, now);
     if (path.kind === "inference") this.#options.observer.received();
-    const verdict = request.open(now);
-    if (!request.ended) this.#live.add(request);
+    const verdict = this.#open(request, now);
     const budgetMs = this.#options.holdBudgetMs(caller.priority.effective);
     return { request, verdict, readingMs: path.kind === "inference" ? budgetMs : undefined };
   }
@@ -241,7 +241,7 @@ export class RequestDesk {
   }
 
   get counts(): DeskCounts {
-    return { live: this.#live.size, queued: this.#admission.queued };
+    return { live: this.#live, queued: this.#admission.queued };
   }
 
   partitions(now: MonotonicMs): readonly PartitionView[] {
@@ -263,13 +263,26 @@ export class RequestDesk {
     });
   }
 
+  /** Counts the request from here to its end, which may come at once. */
+  #open(request: RequestLife, now: MonotonicMs): Verdict {
+    this.#live += 1;
+    let opened = false;
+    try {
+      const verdict = request.open(now);
+      opened = true;
+      return verdict;
+    } finally {
+      if (!opened && !request.ended) this.#live -= 1;
+    }
+  }
+
   #timeoutRejection(retryAfterS: number): Rejection {
     if (this.#context.draining) return draining();
     return queueTimeout(this.#options.queueTimeoutStatus, retryAfterS);
   }
 
-  #ended(request: RequestLife, record: SettlementRecord): void {
-    this.#live.delete(request);
+  #ended(record: SettlementRecord): void {
+    this.#live -= 1;
     this.#options.observer.settled(record);
   }
 }

@@ -33,7 +33,6 @@ import { RequestFacts } from "./request-facts.js";
 import { draining, queueFull } from "./refusals.js";
 import { attemptSeed, queueProof } from "./seed-attempt.js";
 import { settlementRecord, type Ending } from "./settle.js";
-import type { SettlementRecord } from "./settlement-record.js";
 import { routeFacts, type Verdict, type VerdictListener } from "./verdict.js";
 import { WorkerCall } from "./worker-call.js";
 
@@ -330,7 +329,14 @@ export class RequestLife {
     this.#facts.call?.over(now);
     const settled = this.#settle(dispatched, ending.complete, now);
     const staleHoldings = this.#learn(ending.complete, settled, now);
-    this.#desk.ended(this, this.#record({ ...ending, staleHoldings }, settled, now));
+    const record = settlementRecord(
+      this.#desk,
+      this.#facts,
+      ending,
+      { settled, staleHoldings },
+      now,
+    );
+    this.#desk.ended(record);
   }
 
   /** Lets the selector learn who holds the prompt, of which a seed has told already what may be told. */
@@ -360,9 +366,5 @@ export class RequestLife {
     } finally {
       this.#holdings.giveBack(now);
     }
-  }
-
-  #record(ending: Ending, settled: SettledAnswer, now: MonotonicMs): SettlementRecord {
-    return settlementRecord(this.#desk, this.#facts, ending, settled, now);
   }
 }

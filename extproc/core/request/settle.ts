@@ -23,15 +23,20 @@ export interface Ending {
   readonly queueRefusal?: QueueRefusal | undefined;
   /** The hold was cut by one of Envoy's timeouts. */
   readonly cutHold?: boolean;
+}
+
+/** What came of it. */
+export interface Upshot {
+  readonly settled: SettledAnswer;
   /** Holdings of prompts that its answer showed to be stale. */
-  readonly staleHoldings?: number;
+  readonly staleHoldings: number;
 }
 
 export function settlementRecord(
   desk: Pick<DeskContext<unknown>, "rules" | "ledger">,
   facts: RequestFacts,
   ending: Ending,
-  settled: SettledAnswer,
+  { settled, staleHoldings }: Upshot,
   now: MonotonicMs,
 ): SettlementRecord {
   const { path, caller, plan, permit, answer, heldAt, preemptedBy } = facts;
@@ -56,7 +61,7 @@ export function settlementRecord(
     worker: worker?.identity,
     selection: facts.selection,
     seed: facts.seed === undefined ? undefined : seedRecord(facts.seed),
-    staleHoldings: ending.staleHoldings ?? 0,
+    staleHoldings,
     stream: plan?.shape.stream ?? false,
     outcome: requestOutcome({
       rejected: ending.rejection !== undefined,

@@ -3,6 +3,7 @@
 // out cost the same at any length. Whom a lane serves next is its oldest waiter, or, with fair sharing,
 // the one the ledger names; within a tenant that is always the oldest.
 
+import { TransientMap } from "../model/transient-map.js";
 import type { Choice } from "../fairshare/contest.js";
 import { FairLane, type FairPlace } from "../fairshare/fair-lane.js";
 import type { Ledger } from "../fairshare/ledger.js";
@@ -36,7 +37,13 @@ export function newWaiter<T>(
   ticket?: FairTicket,
 ): LaneWaiter<T> {
   return {
-    ...ask,
+    request: ask.request,
+    partition: ask.partition,
+    rank: ask.rank,
+    tenant: ask.tenant,
+    model: ask.model,
+    estimateTokens: ask.estimateTokens,
+    proof: ask.proof,
     enqueuedAt: now,
     deadline: after(now, patienceMs),
     node: undefined,
@@ -50,7 +57,7 @@ export class Lanes<T> {
   );
   readonly #fair = perClass(() => new FairLane<LaneWaiter<T>>());
   readonly #shares = new QueueShares<LaneWaiter<T>>();
-  readonly #perTenant = new Map<string, number>();
+  readonly #perTenant = new TransientMap<string, number>();
   #size = 0;
 
   /** Waiters of all lanes. */

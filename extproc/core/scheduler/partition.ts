@@ -273,7 +273,8 @@ export class Partition<T> {
   ): Grant<T> {
     const waiter = this.#lanes.shift(rank);
     invariant(waiter !== undefined, "a lane that is served has a waiter");
-    const facts = { ...how, queuedMs: now - waiter.enqueuedAt };
+    const { promoted, spared } = how;
+    const facts = { promoted, spared, queuedMs: now - waiter.enqueuedAt };
     return { waiter, permit: this.#permit(waiter, facts, waiter.share?.ticket, now) };
   }
 
@@ -288,7 +289,8 @@ export class Partition<T> {
     now: MonotonicMs,
   ): Permit {
     ticket?.reserve(estimateTokens);
-    return this.#admitted(request, { ...how, rank, proof }, ticket, now);
+    const { queuedMs, promoted, spared } = how;
+    return this.#admitted(request, { rank, queuedMs, promoted, spared, proof }, ticket, now);
   }
 
   /** `spared`: it is no victim, since it passed a higher class to end the starving of its lane. */
@@ -298,9 +300,9 @@ export class Partition<T> {
     ticket: FairTicket | undefined,
     now: MonotonicMs,
   ): Permit {
-    const { spared, ...rest } = facts;
-    const open = spared ? undefined : this.#preemption.open[facts.rank];
-    const about = { partition: this.name, ...rest };
+    const { rank, queuedMs, promoted, spared, proof } = facts;
+    const open = spared ? undefined : this.#preemption.open[rank];
+    const about = { partition: this.name, rank, queuedMs, promoted, proof };
     return new Admitted<T>(request, about, ticket, now, open, (admitted) => {
       this.#preemption.released(admitted);
       this.#slotFreed(admitted.rank);

@@ -106,7 +106,7 @@ export class OwnershipLookup {
   read(prompt: HashedPrompt): PromptPrefix | undefined {
     const published = this.#published(prompt);
     const blocks = Math.max(prompt.keys.count, published?.match.keys.count ?? 0);
-    return blocks > 0 ? { ...prompt, published } : undefined;
+    return blocks > 0 ? prefixOf(prompt, published) : undefined;
   }
 
   /** Every chain under which something can be recorded about the prompt. */
@@ -144,6 +144,11 @@ export class OwnershipLookup {
     if (tokens === undefined || !events.hasData(model)) return undefined;
     return { tokens, match: events.match(model, tokens) };
   }
+}
+
+function prefixOf(prompt: HashedPrompt, published: PublishedPrefix | undefined): PromptPrefix {
+  const { model, keys, length, blockLength, tokens, inputTokens, prompts } = prompt;
+  return { model, keys, length, blockLength, tokens, inputTokens, prompts, published };
 }
 
 interface Held {

@@ -5,12 +5,13 @@
 // that can make it an owner. Bounded by the requests in flight, also for a worker that was removed: its
 // generation never comes back, and its requests end.
 
+import { TransientMap } from "../model/transient-map.js";
 import { type BlockKeys, prefixId } from "../prefixes/block-keys.js";
 import type { Disposer } from "../workers/worker.js";
 
 export class PendingOwners {
   /** By prefix: requests under way, by generation. */
-  readonly #byPrefix = new Map<string, Map<number, number>>();
+  readonly #byPrefix = new TransientMap<string, Map<number, number>>();
 
   /** Prefixes that have a pending owner. */
   get size(): number {

@@ -78,7 +78,8 @@ function eventUsage(events: readonly string[], place: number): EventUsage | unde
   const data = events[place];
   if (data === undefined || !USAGE_OBJECT.test(data)) return undefined;
   const value = parseJson(data);
-  return { ...usageOf(value), place, batchIndex: batchIndexOf(value) };
+  const { output, prompt, cached } = usageOf(value);
+  return { output, prompt, cached, place, batchIndex: batchIndexOf(value) };
 }
 
 function sumOfBatch(

@@ -7,6 +7,7 @@
 // goes, and what its requests still give back later reaches nobody, least of all a worker registered
 // anew under the same url. A replacement under the same url keeps generation and book.
 
+import { TransientMap } from "../model/transient-map.js";
 import type { ModelId, PartitionName } from "../model/ids.js";
 import { invariant } from "../model/invariant.js";
 import type { WorkerRegistry } from "./registry.js";
@@ -35,7 +36,7 @@ interface Book {
 export class Bookings {
   readonly #options: BookingsOptions;
   /** By generation; an empty book is dropped. */
-  readonly #books = new Map<number, Book>();
+  readonly #books = new TransientMap<number, Book>();
 
   constructor(options: BookingsOptions) {
     this.#options = options;

@@ -71,17 +71,29 @@ export function decodeMessage(buffer: Buffer): InboundMessage {
     }
   }
   if (kind === undefined || content === undefined) throw new WireError("message of no known kind");
-  const context: Context = { attributes: attributes ?? NO_STRUCTS, metadata };
+  return assemble(kind, content, attributes ?? NO_STRUCTS, metadata);
+}
+
+function assemble(
+  kind: InboundMessage["kind"],
+  content: WireReader,
+  attributes: StructMap,
+  metadata: StructMap,
+): InboundMessage {
   switch (kind) {
     case "request_headers":
-    case "response_headers":
-      return { kind, ...readHeaders(content), ...context };
+    case "response_headers": {
+      const { headers, endOfStream } = readHeaders(content);
+      return { kind, headers, endOfStream, attributes, metadata };
+    }
     case "request_body":
-    case "response_body":
-      return { kind, ...readBody(content), ...context };
+    case "response_body": {
+      const { body, endOfStream } = readBody(content);
+      return { kind, body, endOfStream, attributes, metadata };
+    }
     case "request_trailers":
     case "response_trailers":
-      return { kind, ...context };
+      return { kind, attributes, metadata };
   }
 }
 

@@ -7,6 +7,7 @@
 // - a handler is never told of its end from inside its own reply, because it is in the middle of
 //   something then: a stream that is given up there is told at the next flush.
 
+import { TransientMap } from "../../../../core/model/transient-map.js";
 import { handlerOf, type Services } from "../calls.js";
 import { INTERNAL, OK } from "../grpc-status.js";
 import { unfinishedBudget } from "../message-reader.js";
@@ -44,7 +45,7 @@ export interface StreamsDeps {
 
 export class Streams implements StreamHost {
   readonly #deps: StreamsDeps;
-  readonly #open = new Map<number, H2cStream>();
+  readonly #open = new TransientMap<number, H2cStream>();
   readonly #closed = new ClosedStreams();
   readonly #heads = new RequestHeads();
   readonly #budget = unfinishedBudget();
@@ -155,7 +156,7 @@ export class Streams implements StreamHost {
 
   /** The connection is gone: every open call is closed, and none is sent anything any more. */
   lost(): void {
-    const streams = [...this.#open.values()];
+    const streams = this.#open.values();
     this.#open.clear();
     // First all of them: one that closes may let another one go on, which must not be sent to.
     const open = streams.filter((stream) => !stream.over);
