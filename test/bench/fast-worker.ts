@@ -1,14 +1,15 @@
 // Workers that cost next to nothing, several in one process: `fast-worker.ts <ports>`. Requests are
 // read from the socket without an HTTP parser and get an answer that was written down before, so
-// that what stands in front of the workers is measured and not they. A chat request is answered at
-// once as a whole or, when its body asks for it, as a stream of 64 tokens, one every 20 ms, which
-// ends with the usage. For those that ask, they are healthy vLLM engines with room.
+// that what stands in front of the workers is measured and not they. A chat request is answered as a
+// whole, at once or after as many milliseconds as `POST /answer-after/<ms>` last said to any of them,
+// or, when its body asks for it, as a stream of 64 tokens, one every 20 ms, which ends with the usage.
+// For those that ask, they are healthy vLLM engines with room.
 
 import { createServer, type Socket } from "node:net";
 import { STREAM_TOKENS, TOKEN_EVERY_MS } from "./workloads.js";
 
-/** Bodies up to this size are searched for `"stream":true`; larger ones only counted. */
-const SEARCHED_BYTES_MAX = 4_096;
+/** The beginning of a body, which says how to answer; the rest is only counted. */
+const SEARCHED_BYTES = 256;
 const HEAD_END = "\r\n\r\n";
 const USAGE = {
   prompt_tokens: 256,
@@ -64,6 +65,8 @@ const LAST = Buffer.from(
   `${httpChunk(delta({}, "stop"))}${httpChunk(event([], USAGE))}${httpChunk("data: [DONE]\n\n")}0\r\n\r\n`,
 );
 
+let answerAfterMs = 0;
+
 class Worker {
   #running = 0;
   #generated = 0;
@@ -78,11 +81,12 @@ class Worker {
     let held = Buffer.alloc(0);
     let skipped = 0;
     let head = "";
+    let body = "";
     socket.on("error", () => undefined);
     socket.on("data", (bytes) => {
       if (skipped > 0) {
         skipped -= bytes.length;
-        if (skipped === 0) this.#answer(socket, head, "");
+        if (skipped === 0) this.#answer(socket, head, body);
         return;
       }
       held = held.length === 0 ? bytes : Buffer.concat([held, bytes]);
@@ -90,12 +94,12 @@ class Worker {
       if (end < 0) return;
       head = held.toString("latin1", 0, end);
       const length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? "0");
-      const missing = end + HEAD_END.length + length - held.length;
-      if (missing > 0 && length <= SEARCHED_BYTES_MAX) return;
-      const body = length <= SEARCHED_BYTES_MAX ? held.toString("latin1", end) : "";
+      const start = end + HEAD_END.length;
+      if (held.length - start < Math.min(length, SEARCHED_BYTES)) return;
+      body = held.toString("latin1", start, start + SEARCHED_BYTES);
+      skipped = start + length - held.length;
       held = Buffer.alloc(0);
-      if (missing > 0) skipped = missing;
-      else this.#answer(socket, head, body);
+      if (skipped === 0) this.#answer(socket, head, body);
     });
   }
 
@@ -103,13 +107,26 @@ class Worker {
     if (head.startsWith("POST /v1/chat/completions ")) {
       if (/"stream": ?true/.test(body)) this.#stream(socket);
       else {
-        this.#generated += STREAM_TOKENS;
-        socket.write(COMPLETION);
+        this.#complete(socket);
       }
+    } else if (head.startsWith("POST /answer-after/")) {
+      answerAfterMs = Number.parseInt(head.slice("POST /answer-after/".length), 10);
+      socket.write(HEALTHY);
     } else if (head.startsWith("GET /health ")) socket.write(HEALTHY);
     else if (head.startsWith("GET /metrics ")) socket.write(this.#metrics());
     else if (head.startsWith("GET /v1/models ")) socket.write(MODELS);
     else socket.write(NOT_FOUND);
+  }
+
+  #complete(socket: Socket): void {
+    this.#running += 1;
+    const answer = (): void => {
+      this.#running -= 1;
+      this.#generated += STREAM_TOKENS;
+      socket.write(COMPLETION);
+    };
+    if (answerAfterMs === 0) answer();
+    else setTimeout(answer, answerAfterMs);
   }
 
   #stream(socket: Socket): void {

@@ -17,16 +17,21 @@ export interface GatewayBench extends TargetOptions {
   readonly wrk: Wrk | undefined;
 }
 
+/** With 64 slots each, the default of an engine that does not tell its own, no load here waits. */
+const WORKERS = 8;
+
 export async function benchGateway(print: Print, bench: GatewayBench): Promise<void> {
   const { workloads, pace, wrk } = bench;
   const processes = new Processes();
   try {
-    const targets = await startTargets(processes, bench, print);
+    const workers = await processes.fastWorkers(WORKERS);
+    const targets = await startTargets(processes, workers, bench, print);
     print(
       `${String(pace.rounds)} alternating rounds of ${String(pace.seconds)} s each; medians, CPU ` +
         "ratios with the lowest and the highest round",
     );
     for (const workload of workloads) {
+      await setPace(workers, workload);
       const bodiesFile = processes.file(".txt", `${workload.bodies.join("\n")}\n`);
       const summaries = await alternate(targets, pace, (target, watched, warmUpSeconds) =>
         runLoad({
@@ -39,6 +44,13 @@ export async function benchGateway(print: Print, bench: GatewayBench): Promise<v
   } finally {
     await processes.stop();
   }
+}
+
+async function setPace(
+  [worker]: readonly string[],
+  { answerAfterMs = 0 }: Workload,
+): Promise<void> {
+  await fetch(`${worker ?? ""}/answer-after/${String(answerAfterMs)}`, { method: "POST" });
 }
 
 function printWorkload(print: Print, workload: Workload, summaries: readonly Summary[]): void {

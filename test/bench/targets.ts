@@ -7,9 +7,6 @@ import { PEERS, installPeer, startPeer } from "./peers.js";
 import type { Print } from "./print.js";
 import type { Processes } from "./processes.js";
 
-/** With 64 slots each, the default of an engine that does not tell its own, no load here waits. */
-const WORKERS = 8;
-
 export interface Target {
   readonly title: string;
   /** Where requests are sent. */
@@ -33,10 +30,10 @@ export interface TargetOptions {
 
 export async function startTargets(
   processes: Processes,
+  workers: readonly string[],
   { transports, peers }: TargetOptions,
   print: Print,
 ): Promise<Targets> {
-  const workers = await processes.fastWorkers(WORKERS);
   const sketch = fullConfig(workers);
   const plain = await processes.plainEnvoy(sketch);
   const others: Target[] = [];
