@@ -21,7 +21,8 @@ import type { Transport } from "./edge/envoy/transport/transport.js";
 import { ChangeWait } from "./edge/runtime/change-wait.js";
 import { DeadlineTimer, now } from "./edge/runtime/clock.js";
 import type { DeferredQueue } from "./edge/runtime/deferred-queue.js";
-import { secretWords, secureRandom } from "./edge/runtime/secure-random.js";
+import { createPrefixCipher, PREFIX_KEY_BYTES } from "./edge/runtime/prefix-cipher.js";
+import { secureRandom } from "./edge/runtime/secure-random.js";
 import { Sweeper } from "./edge/runtime/sweeper.js";
 import { modelLabels, tenantLabels } from "./edge/telemetry/label-cap.js";
 import { RateLimitedLog, type Log } from "./edge/telemetry/log.js";
@@ -118,7 +119,7 @@ export class App {
       seed: options.seed,
       now,
       observer: this.#observer(),
-      hashKey: secretWords(),
+      prefixCipher: createPrefixCipher(secureRandom(PREFIX_KEY_BYTES)),
       credits: { secureRandom, onOperation: this.#metrics.credits.operation },
       onWorkersChanged: () => {
         this.#poller?.sync();

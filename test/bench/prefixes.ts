@@ -4,10 +4,11 @@
 // the bytes against the limit and the longest call, which would show a table that grows at one stroke
 // (a busy machine and the collection of other garbage show in it too).
 
+import { testHasher } from "../support/prefix-hasher.js";
 import { modelId } from "../../extproc/core/model/ids.js";
 import { createRng } from "../../extproc/core/model/rng.js";
 import { monotonicMs } from "../../extproc/core/model/time.js";
-import { PrefixHasher, type BlockKeys } from "../../extproc/core/prefixes/block-keys.js";
+import type { BlockKeys } from "../../extproc/core/prefixes/block-keys.js";
 import { CommittedIndex } from "../../extproc/core/prefixes/committed-index.js";
 import type { Print } from "./print.js";
 
@@ -116,7 +117,7 @@ function printGrowth(print: Print, title: string, workers: number, smoke: boolea
 }
 
 function printHashing(print: Print, smoke: boolean): void {
-  const hasher = new PrefixHasher([1, 2, 3, 4]);
+  const hasher = testHasher();
   const model = modelId("bench");
   const text = "the quick brown fox jumps over the lazy dog ".repeat(2_000);
   const tokens = Uint32Array.from({ length: 16 * PROMPT_BLOCKS }, (_, index) => index);

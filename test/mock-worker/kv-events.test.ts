@@ -1,6 +1,7 @@
 // Goal: what the mock worker publishes is what its cache holds, in bytes that a reader of vLLM's events
 // understands. Method: its bytes against ones by hand; then Weir's own feed and index follow it over real
 // sockets, and the worker's own hit counts judge whether they match exactly what it holds.
+import { testHasher } from "../support/prefix-hasher.js";
 import { expect } from "chai";
 import { Dealer } from "zeromq";
 import { readFlags } from "../../envoy/mock-worker/options.js";
@@ -15,7 +16,6 @@ import {
 import type { MockWorkerOptions } from "../../envoy/mock-worker/options.js";
 import type { MockWorker } from "../../envoy/mock-worker/server.js";
 import { modelId } from "../../extproc/core/model/ids.js";
-import { PrefixHasher } from "../../extproc/core/prefixes/block-keys.js";
 import { EventIndex } from "../../extproc/core/prefixes/event-index.js";
 import { KvFeed } from "../../extproc/edge/engines/kv-feed.js";
 import { KvFeedView } from "../../extproc/edge/engines/kv-feed-view.js";
@@ -150,7 +150,7 @@ describe("KvCache, observed", () => {
 /** Weir's own feed and index, following one mock worker. */
 class Follower {
   readonly index = new EventIndex({
-    hasher: new PrefixHasher([1, 2, 3, 4]),
+    hasher: testHasher(),
     maxBytesPerWorker: 1_000_000,
     defaultBlockSize: 16,
     maxBlocks: 64,

@@ -1,6 +1,7 @@
 // A whole core on virtual time: registry, scheduler and desk from a configuration, with everything
 // it tells its owner written down.
 
+import { testCipher } from "./prefix-hasher.js";
 import type { Evidence } from "../../extproc/core/identity/evidence.js";
 import type { Ledger } from "../../extproc/core/fairshare/ledger.js";
 import type { CreditsConfig } from "../../extproc/core/model/config.js";
@@ -112,6 +113,7 @@ export class Bench {
     const core = assembleCore({
       config,
       seed,
+      prefixCipher: testCipher(),
       now: () => this.now,
       credits: {
         secureRandom: countingBytes(),

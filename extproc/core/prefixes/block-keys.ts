@@ -5,15 +5,26 @@
 // size: nothing of another model, kind or size ever matches. Only full blocks count; the rest of a
 // prompt is dropped, because an engine's cache holds full blocks too. No two different prompts share a
 // key but with a probability of about 2^-128 per pair.
+//
+// A text is hashed in one byte a unit up to the first block that has a unit of 256 or more, and from there
+// on in two bytes. The second part is a chain of its own that begins with the key before it, so that no
+// block of one kind can pass for blocks of the other.
 
 import { invariant } from "../model/invariant.js";
 import type { ModelId } from "../model/ids.js";
-import { Chaskey, type HashKey } from "./chaskey.js";
+import {
+  CbcMac,
+  CIPHER_BYTES,
+  CIPHER_WORDS,
+  readWords,
+  type PrefixCipher,
+  type UnitEncoding,
+} from "./cbc-mac.js";
 
-export type { HashKey } from "./chaskey.js";
+export type { PrefixCipher } from "./cbc-mac.js";
 
 /** Words of a key. */
-export const KEY_WORDS = 4;
+export const KEY_WORDS = CIPHER_WORDS;
 
 /** Chained 128-bit keys of a prompt's blocks: four 32-bit words per block, from the first block on. */
 export interface BlockKeys {
@@ -25,28 +36,43 @@ export interface BlockKeys {
 const TEXT = 1;
 const TOKENS = 2;
 const ENGINE_HASH = 3;
+const WIDE_TEXT = 4;
 
-/** Words that stand before a label's text: kind, number, length. */
-const LABEL_WORDS = 3;
+/** Words that stand before a label's text: kind, number, length, nothing. */
+const LABEL_WORDS = 4;
+
+/** Finds at once that a text of one byte a unit, as the runtime keeps it, has none. */
+const WIDE_UNIT = /[\u0100-\uffff]/;
+
+/** Blocks of a text that follow each other. */
+interface TextBlocks {
+  readonly blockChars: number;
+  /** Blocks before them. */
+  readonly first: number;
+  readonly count: number;
+}
 
 export class PrefixHasher {
-  readonly #mac: Chaskey;
-  readonly #root = new Uint32Array(KEY_WORDS);
+  readonly #mac: CbcMac;
 
-  constructor(key: HashKey) {
-    this.#mac = new Chaskey(key);
+  constructor(cipher: PrefixCipher) {
+    this.#mac = new CbcMac(cipher);
   }
 
   /** Keys of the full blocks of a text, at most `maxBlocks`; `blockChars` is in UTF-16 units, >= 1. */
   text(model: ModelId, text: string, blockChars: number, maxBlocks: number): BlockKeys {
     const count = blocksIn(text.length, blockChars, maxBlocks);
     const words = new Uint32Array(count * KEY_WORDS);
-    if (count > 0) this.#label(TEXT, blockChars, model, this.#root, 0);
-    const message = this.#mac.message(KEY_WORDS + Math.ceil(blockChars / 2));
-    for (let block = 0; block < count; block += 1) {
-      this.#chainFrom(message, words, block);
-      const end = packBlock(text, block * blockChars, (block + 1) * blockChars, message, KEY_WORDS);
-      this.#mac.mac(end, words, block * KEY_WORDS);
+    if (count === 0) return { words, count };
+    const start = this.#label(TEXT, blockChars, model);
+    const firstWide = text.slice(0, count * blockChars).search(WIDE_UNIT);
+    const narrow = firstWide < 0 ? count : Math.floor(firstWide / blockChars);
+    const end = this.#writeBlocks(text, { blockChars, first: 0, count: narrow }, "latin1", start);
+    const ciphertext = this.#mac.encrypt(end);
+    readKeys(ciphertext, start, words, 0, narrow);
+    if (narrow < count) {
+      const before = ciphertext.subarray(end - CIPHER_BYTES, end);
+      this.#wide(text, { blockChars, first: narrow, count: count - narrow }, before, words);
     }
     return { words, count };
   }
@@ -60,21 +86,20 @@ export class PrefixHasher {
   ): BlockKeys {
     const count = blocksIn(tokens.length, blockSize, maxBlocks);
     const words = new Uint32Array(count * KEY_WORDS);
-    if (count > 0) this.tokenRoot(model, blockSize, this.#root, 0);
-    const message = this.#mac.message(KEY_WORDS + blockSize);
+    if (count === 0) return { words, count };
+    const start = this.#label(TOKENS, blockSize, model);
+    const stride = wholeBlocks(4 * blockSize);
+    this.#mac.reserve(start + count * stride);
     for (let block = 0; block < count; block += 1) {
-      this.#chainFrom(message, words, block);
-      for (let index = 0; index < blockSize; index += 1) {
-        message[KEY_WORDS + index] = tokens[block * blockSize + index] ?? 0;
-      }
-      this.#mac.mac(KEY_WORDS + blockSize, words, block * KEY_WORDS);
+      this.#writeTokens(tokens, block * blockSize, blockSize, start + block * stride);
     }
+    readKeys(this.#mac.encrypt(start + count * stride), start, words, 0, count);
     return { words, count };
   }
 
   /** Where a model's chains of token blocks start: what stands before the first block. */
   tokenRoot(model: ModelId, blockSize: number, out: Uint32Array, at: number): void {
-    this.#label(TOKENS, blockSize, model, out, at);
+    this.#hashLabel(TOKENS, blockSize, model, out, at);
   }
 
   /**
@@ -82,30 +107,79 @@ export class PrefixHasher {
    * `words`; it is written to the next four words.
    */
   extend(words: Uint32Array, from: number, tokens: ArrayLike<number>): void {
-    const message = this.#mac.message(KEY_WORDS + tokens.length);
-    copyKey(words, from, message);
-    for (let index = 0; index < tokens.length; index += 1) {
-      message[KEY_WORDS + index] = tokens[index] ?? 0;
-    }
-    this.#mac.mac(KEY_WORDS + tokens.length, words, from + KEY_WORDS);
+    const bytes = wholeBlocks(4 * tokens.length);
+    this.#mac.reserve(bytes);
+    this.#writeTokens(tokens, 0, tokens.length, 0);
+    const ciphertext = this.#mac.encrypt(bytes, words, from);
+    readWords(ciphertext, bytes - CIPHER_BYTES, words, from + KEY_WORDS);
   }
 
   /** A key that stands for an engine's own name of a block. */
   engineHash(hash: string, out: Uint32Array, at: number): void {
-    this.#label(ENGINE_HASH, 0, hash, out, at);
+    this.#hashLabel(ENGINE_HASH, 0, hash, out, at);
   }
 
-  #chainFrom(message: Int32Array, words: Uint32Array, block: number): void {
-    if (block === 0) copyKey(this.#root, 0, message);
-    else copyKey(words, (block - 1) * KEY_WORDS, message);
+  /** The keys of blocks in two bytes a unit, behind the key `before`. */
+  #wide(text: string, blocks: TextBlocks, before: Uint8Array, words: Uint32Array): void {
+    const mac = this.#mac;
+    const label = this.#label(WIDE_TEXT, blocks.blockChars, "");
+    const start = label + CIPHER_BYTES;
+    mac.reserve(start);
+    readWords(before, 0, mac.words, label / 4);
+    const end = this.#writeBlocks(text, blocks, "utf16le", start);
+    readKeys(mac.encrypt(end), start, words, blocks.first, blocks.count);
   }
 
-  #label(kind: number, number: number, text: string, out: Uint32Array, at: number): void {
-    const message = this.#mac.message(LABEL_WORDS + Math.ceil(text.length / 2));
-    message[0] = kind;
-    message[1] = number;
-    message[2] = text.length;
-    this.#mac.mac(packText(text, 0, text.length, message, LABEL_WORDS), out, at);
+  /** Writes blocks of a text from the byte `start` on; where they end. */
+  #writeBlocks(
+    text: string,
+    { blockChars, first, count }: TextBlocks,
+    encoding: UnitEncoding,
+    start: number,
+  ): number {
+    const mac = this.#mac;
+    const bytes = encoding === "latin1" ? blockChars : 2 * blockChars;
+    const stride = wholeBlocks(bytes);
+    const end = start + count * stride;
+    mac.reserve(end);
+    const from = first * blockChars;
+    if (stride === bytes) {
+      mac.write(text.slice(from, from + count * blockChars), encoding, start);
+      return end;
+    }
+    mac.clear(start, end);
+    for (let block = 0; block < count; block += 1) {
+      const at = from + block * blockChars;
+      mac.write(text.slice(at, at + blockChars), encoding, start + block * stride);
+    }
+    return end;
+  }
+
+  /** Writes tokens from the byte `at` on, and zeros to the end of the cipher's block. */
+  #writeTokens(tokens: ArrayLike<number>, from: number, count: number, at: number): void {
+    const { words } = this.#mac;
+    const word = at / 4;
+    const end = wholeBlocks(4 * count) / 4;
+    for (let index = 0; index < count; index += 1) words[word + index] = tokens[from + index] ?? 0;
+    for (let index = count; index < end; index += 1) words[word + index] = 0;
+  }
+
+  #hashLabel(kind: number, number: number, text: string, out: Uint32Array, at: number): void {
+    const bytes = this.#label(kind, number, text);
+    readWords(this.#mac.encrypt(bytes), bytes - CIPHER_BYTES, out, at);
+  }
+
+  /** Writes a label to the beginning of the message; how many bytes it takes. */
+  #label(kind: number, number: number, text: string): number {
+    const textBytes = wholeBlocks(2 * text.length);
+    this.#mac.reserve(4 * LABEL_WORDS + textBytes);
+    const { words } = this.#mac;
+    words[0] = kind;
+    words[1] = number;
+    words[2] = text.length;
+    words[3] = 0;
+    writeUnits(text, 0, text.length, words, LABEL_WORDS, textBytes / 4);
+    return 4 * LABEL_WORDS + textBytes;
   }
 }
 
@@ -123,59 +197,39 @@ function blocksIn(length: number, blockSize: number, maxBlocks: number): number 
   return Math.min(Math.floor(length / blockSize), maxBlocks);
 }
 
-function copyKey(words: Uint32Array, from: number, message: Int32Array): void {
-  for (let word = 0; word < KEY_WORDS; word += 1) message[word] = words[from + word] ?? 0;
+/** Bytes of the cipher's blocks that so many bytes need. */
+function wholeBlocks(bytes: number): number {
+  return Math.ceil(bytes / CIPHER_BYTES) * CIPHER_BYTES;
 }
 
-/** Blocks shorter than this could be packed alike in both ways. */
-const NARROW_MIN_CHARS = 4;
+/** Copies the keys of `count` blocks, which fill the ciphertext from `start` on, behind `first` keys. */
+function readKeys(
+  ciphertext: Uint8Array,
+  start: number,
+  words: Uint32Array,
+  first: number,
+  count: number,
+): void {
+  const stride = (ciphertext.length - start) / count;
+  for (let block = 0; block < count; block += 1) {
+    const end = start + (block + 1) * stride;
+    readWords(ciphertext, end - CIPHER_BYTES, words, (first + block) * KEY_WORDS);
+  }
+}
 
-/**
- * Writes a block of text from `at` on; where the next word would stand. Four units go to a word when each
- * is below 256, as in most text, else two. The one way is about half as long as the other, so two
- * different blocks are never written alike.
- */
-function packBlock(
+/** Writes UTF-16 units, two to a word, from the word `at` on, and zeros up to `words` words. */
+function writeUnits(
   text: string,
   from: number,
-  to: number,
-  message: Int32Array,
+  count: number,
+  out: Uint32Array,
   at: number,
-): number {
-  if (to - from < NARROW_MIN_CHARS) return packText(text, from, to, message, at);
-  let word = at;
-  let index = from;
-  let seen = 0;
-  for (; index + 3 < to && seen <= 0xff; index += 4) {
-    const a = text.charCodeAt(index);
-    const b = text.charCodeAt(index + 1);
-    const c = text.charCodeAt(index + 2);
-    const d = text.charCodeAt(index + 3);
-    seen |= a | b | c | d;
-    message[word] = a | (b << 8) | (c << 16) | (d << 24);
-    word += 1;
+  words: number,
+): void {
+  for (let word = 0; word < words; word += 1) {
+    const unit = 2 * word;
+    const low = unit < count ? text.charCodeAt(from + unit) : 0;
+    const high = unit + 1 < count ? text.charCodeAt(from + unit + 1) : 0;
+    out[at + word] = low | (high << 16);
   }
-  let last = 0;
-  for (let shift = 0; index < to && seen <= 0xff; index += 1, shift += 8) {
-    const unit = text.charCodeAt(index);
-    seen |= unit;
-    last |= unit << shift;
-  }
-  if (seen > 0xff) return packText(text, from, to, message, at);
-  if ((to - from) % 4 === 0) return word;
-  message[word] = last;
-  return word + 1;
-}
-
-/** Writes UTF-16 units, two to a word, from `at` on; where the next word would stand. */
-function packText(text: string, from: number, to: number, message: Int32Array, at: number): number {
-  let word = at;
-  let index = from;
-  for (; index + 1 < to; index += 2) {
-    message[word] = text.charCodeAt(index) | (text.charCodeAt(index + 1) << 16);
-    word += 1;
-  }
-  if (index === to) return word;
-  message[word] = text.charCodeAt(index);
-  return word + 1;
 }

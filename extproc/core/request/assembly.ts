@@ -16,7 +16,7 @@ import type { WeirConfig } from "../model/config.js";
 import type { PartitionName } from "../model/ids.js";
 import { holdBudgetSecs } from "../model/hold-budget.js";
 import { invariant } from "../model/invariant.js";
-import { createRng, type Rng } from "../model/rng.js";
+import { createRng } from "../model/rng.js";
 import type { MonotonicMs } from "../model/time.js";
 import type { AdmissionControl, AdmissionListener } from "../scheduler/admission.js";
 import type { CreditRegistry } from "../scheduler/credit-registry.js";
@@ -24,7 +24,7 @@ import { Limiter } from "../scheduler/limiter.js";
 import { partitionSettings } from "../scheduler/partition-settings.js";
 import { RateCheck } from "../scheduler/rate-check.js";
 import { Scheduler } from "../scheduler/scheduler.js";
-import { PrefixHasher, type HashKey } from "../prefixes/block-keys.js";
+import { PrefixHasher, type PrefixCipher } from "../prefixes/block-keys.js";
 import { Seeder } from "../seeding/seeder.js";
 import type { Fleet } from "../selection/candidates.js";
 import { WorkerSelector } from "../selection/selector.js";
@@ -39,8 +39,8 @@ export interface CoreOptions extends Pick<DeskOptions, "observer" | "onDeadline"
   readonly config: WeirConfig;
   /** Seed of the choice between workers; any number. */
   readonly seed: number;
-  /** Secret of the keys under which prompts are remembered; drawn from `seed` when left out. */
-  readonly hashKey?: HashKey;
+  /** Under whose secret key prompts are remembered. */
+  readonly prefixCipher: PrefixCipher;
   /** Workers came, went, or changed their health. */
   readonly onWorkersChanged?: () => void;
   /** Needed when credits are on. */
@@ -205,7 +205,7 @@ function wantsEngineLoad({ models, selection, adaptive_admission }: WeirConfig):
 }
 
 function createSelection(
-  { config, seed, hashKey }: CoreOptions,
+  { config, seed, prefixCipher }: CoreOptions,
   partitions: PartitionRules,
   registry: WorkerRegistry,
   telemetry: TelemetryStore | undefined,
@@ -215,7 +215,7 @@ function createSelection(
   const partitionOf: Fleet["partitionOf"] = (worker, model) =>
     partitionOfWorker(partitions, worker.labels, model);
   const rng = createRng(seed);
-  const hasher = new PrefixHasher(hashKey ?? drawnKey(createRng(seed ^ HASH_SEED)));
+  const hasher = new PrefixHasher(prefixCipher);
   const fleet = { registry, partitionOf };
   const selector = new WorkerSelector({ ...fleet, rng, models, selection, telemetry, hasher });
   const rules = {
@@ -230,13 +230,6 @@ function createSelection(
 function seedDesk({ seeding }: WeirConfig, seeder: Seeder): SeedDesk {
   const { proof_source: proofSource, seed_response_max_bytes: responseMaxBytes } = seeding;
   return { seeder, proofSource, responseMaxBytes };
-}
-
-/** Keeps the hash key apart from the choices drawn from the same seed. */
-const HASH_SEED = 0x5eed;
-
-function drawnKey(rng: Rng): HashKey {
-  return [rng.uint32(), rng.uint32(), rng.uint32(), rng.uint32()];
 }
 
 function admissionRules(

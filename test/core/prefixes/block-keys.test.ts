@@ -1,16 +1,14 @@
 // What names a prefix: equal keys exactly for equal beginnings, whatever stands where.
 
+import { testHasher } from "../../support/prefix-hasher.js";
+import { createCipheriv } from "node:crypto";
 import { expect } from "chai";
 import fc from "fast-check";
 import { modelId } from "../../../extproc/core/model/ids.js";
-import {
-  PrefixHasher,
-  prefixId,
-  type BlockKeys,
-} from "../../../extproc/core/prefixes/block-keys.js";
+import { prefixId, type BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
 
 const MODEL = modelId("k3");
-const hasher = new PrefixHasher([1, 2, 3, 4]);
+const hasher = testHasher();
 const ALL = 1_000;
 
 const ids = (keys: BlockKeys): string[] =>
@@ -86,6 +84,39 @@ describe("PrefixHasher", () => {
     );
   });
 
+  it("never takes wide units for the bytes of narrow ones, wherever they stand", () => {
+    for (const size of [8, 16, 32, 256]) {
+      const chains = [
+        "a".repeat(6 * size),
+        "\u6161".repeat(3 * size),
+        "a".repeat(2 * size) + "\u6161".repeat(2 * size),
+        "a".repeat(size) + "\u6161".repeat(3 * size),
+        "\0".repeat(size) + "\u6161".repeat(3 * size),
+      ].map((value) => text(value, size));
+      // Two of them begin with the same block, one of these with the same two; nothing else is alike.
+      const shared = [chains[0]?.[0], chains[2]?.[0], chains[3]?.[0]];
+      expect(new Set(shared).size).to.equal(1);
+      expect(chains[0]?.[1]).to.equal(chains[2]?.[1]);
+      const all = chains.flat();
+      expect(new Set(all).size).to.equal(all.length - 3);
+    }
+  });
+
+  it("is AES-128-CBC over the label and the blocks, whatever was hashed before", () => {
+    const key = new Uint8Array(16).fill(1);
+    const label = new Uint32Array([1, 16, 2, 0, 0x33006b, 0, 0, 0]);
+    const value = "exactly sixteen. and sixteen more";
+    const message = Buffer.concat([Buffer.from(label.buffer), Buffer.from(value.slice(0, 32))]);
+    const cipher = createCipheriv("aes-128-cbc", key, new Uint8Array(16)).setAutoPadding(false);
+    const words = cipher.update(message).toString("hex", 32, 64).match(/.{8}/g) ?? [];
+    const swapped = words.map((word) => word.replace(/(..)(..)(..)(..)/, "$4$3$2$1"));
+    const expected = [swapped.slice(0, 4).join(""), swapped.slice(4).join("")];
+    for (const before of ["", "another prompt altogether, and longer", "\u6161".repeat(50)]) {
+      text(before, 16);
+      expect(text(value, 16)).to.deep.equal(expected);
+    }
+  });
+
   it("never matches another model, another kind, another block size or another secret", () => {
     // One token per word is what two characters of a text are in memory.
     const words = [0x00620061, 0x00640063, 0x00660065, 0x00680067];
@@ -96,7 +127,7 @@ describe("PrefixHasher", () => {
       hasher.text(MODEL, "abcdefgh", 4, 1),
       hasher.tokens(MODEL, words, 4, 1),
       hasher.tokens(MODEL, words, 2, 1),
-      new PrefixHasher([1, 2, 3, 5]).text(MODEL, "abcdefgh", 8, 1),
+      testHasher(2).text(MODEL, "abcdefgh", 8, 1),
     ];
     expect(new Set(keys.map((each) => prefixId(each, 1))).size).to.equal(keys.length);
   });

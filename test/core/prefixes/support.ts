@@ -1,12 +1,13 @@
 // Prefixes without prompts: keys whose elements are numbers, and clocks.
 
+import { testHasher } from "../../support/prefix-hasher.js";
 import { modelId } from "../../../extproc/core/model/ids.js";
 import { createRng } from "../../../extproc/core/model/rng.js";
 import { monotonicMs, type MonotonicMs } from "../../../extproc/core/model/time.js";
-import { PrefixHasher, type BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
+import type { BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
 
 export const MODEL = modelId("k3");
-export const hasher = new PrefixHasher([11, 22, 33, 44]);
+export const hasher = testHasher();
 /** Bytes that a holding of the committed index counts for: 12 words and its bucket. */
 export const HOLDING_BYTES = 52;
 /** Bytes that a block of the event index counts for: 16 words and its two buckets. */

@@ -1,11 +1,12 @@
 import { expect } from "chai";
+import { testHasher } from "../../support/prefix-hasher.js";
 import { modelId } from "../../../extproc/core/model/ids.js";
 import { monotonicMs, type MonotonicMs } from "../../../extproc/core/model/time.js";
-import { PrefixHasher, type BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
+import type { BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
 import { Evictions, type CacheReport } from "../../../extproc/core/selection/evictions.js";
 
 const BLOCK_TOKENS = 16;
-const hasher = new PrefixHasher([1, 2, 3, 4]);
+const hasher = testHasher();
 const keys = (text: string): BlockKeys => hasher.text(modelId("demo"), text, 4, 8);
 const miss: CacheReport = { promptTokens: 1_024, cachedTokens: 15 };
 

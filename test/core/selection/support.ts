@@ -1,6 +1,7 @@
 // A fleet with a selector over it, small enough that every expected choice can be worked out by hand:
 // blocks of four characters or four tokens, workers w0, w1, ... in the order of registration.
 
+import { testHasher } from "../../support/prefix-hasher.js";
 import { expect } from "chai";
 import type { PromptContent } from "../../../extproc/core/identity/prompt.js";
 import { invariant } from "../../../extproc/core/model/invariant.js";
@@ -12,7 +13,7 @@ import type {
   SelectionPolicy,
 } from "../../../extproc/core/model/selection-config.js";
 import { after, monotonicMs, type MonotonicMs } from "../../../extproc/core/model/time.js";
-import { PrefixHasher, type BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
+import type { BlockKeys } from "../../../extproc/core/prefixes/block-keys.js";
 import type { Selection, SelectionQuery } from "../../../extproc/core/selection/decision.js";
 import { WorkerSelector } from "../../../extproc/core/selection/selector.js";
 import { WorkerRegistry } from "../../../extproc/core/workers/registry.js";
@@ -91,7 +92,7 @@ export interface BenchOptions {
 export class Bench {
   now: MonotonicMs = START;
   readonly selection: SelectionConfig;
-  readonly hasher = new PrefixHasher([1, 2, 3, 4]);
+  readonly hasher = testHasher();
   readonly registry: WorkerRegistry;
   readonly telemetry: TelemetryStore;
   readonly selector: WorkerSelector;
