@@ -6,6 +6,7 @@
 // after about a thousand resets by the peer, which nothing can change; the peer then opens another.
 
 import * as http2 from "node:http2";
+import { TransientMap } from "../../../core/model/transient-map.js";
 import type { ListenAddress } from "../../../core/model/config.js";
 import type { Call, CallHandler } from "./call.js";
 import { handlerOf, type Services } from "./calls.js";
@@ -38,7 +39,7 @@ export class Http2Transport implements Transport {
   readonly #server: http2.Http2Server;
   readonly #services: Services;
   readonly #sessions = new Map<http2.ServerHttp2Session, UnfinishedBudget>();
-  readonly #calls = new Set<Http2Call>();
+  readonly #calls = new TransientMap<Http2Call, true>();
 
   constructor(open: OpenExchange, options: TransportOptions) {
     this.#services = { open, health: new HealthService() };
@@ -61,7 +62,7 @@ export class Http2Transport implements Transport {
       const budget = session === undefined ? undefined : this.#sessions.get(session);
       const messages = new MessageReader(options.maxReceiveBytes, budget ?? unfinishedBudget());
       const call = new Http2Call(stream, messages);
-      this.#calls.add(call);
+      this.#calls.set(call, true);
       stream.on("close", () => {
         this.#calls.delete(call);
         call.lost();
@@ -87,7 +88,7 @@ export class Http2Transport implements Transport {
       this.#server.close(() => {
         clearTimeout(timer);
         // A server has closed before its streams say so, and every exchange is to hear of its end first.
-        for (const call of this.#calls) call.lost();
+        for (const call of this.#calls.keys()) call.lost();
         resolve();
       });
       for (const session of this.#sessions.keys()) session.close();
