@@ -1,5 +1,5 @@
 import { expect } from "chai";
-import { PeerList } from "../../../extproc/edge/runtime/peer-list.js";
+import { PeerList, REMEMBERED_ADDRESSES_MAX } from "../../../extproc/edge/runtime/peer-list.js";
 
 describe("PeerList", () => {
   it("is everybody when nobody is named", () => {
@@ -18,6 +18,20 @@ describe("PeerList", () => {
     for (const text of ["", "10.0.0", "localhost", "10.0.0.1:80", "10.0.0.1, 10.0.0.1"]) {
       expect(peers.hasAddress(text), text).to.equal(false);
     }
+  });
+
+  it("says the same the second time, and when it has to forget what it remembered", () => {
+    const peers = new PeerList(["10.0.0.0/23"]);
+    const address = (index: number): string =>
+      `10.0.${String(Math.floor(index / 256))}.${String(index % 256)}`;
+    // The last one is one more than is remembered, so all before it are looked up anew.
+    for (const round of [1, 2, 3]) {
+      for (let index = 0; index <= REMEMBERED_ADDRESSES_MAX; index += 1) {
+        const listed = peers.hasAddress(address(index));
+        expect(listed, `round ${String(round)}, ${address(index)}`).to.equal(index < 512);
+      }
+    }
+    expect(peers.hasAddress("x".repeat(100_000))).to.equal(false);
   });
 
   it("finds SPIFFE ids exactly", () => {
