@@ -11,12 +11,19 @@ describe("npm run bench", () => {
     const run = bench("--only", "gateway,codec", "--smoke");
     expect((await run.ended).code, run.describe()).to.equal(0);
     expect(run.stdout).to.match(/Linux .*, node v.*, Envoy 1\.\d+\.\d+ .*(wrk|own load client)/);
-    const loads = ["JSON, bodies of 1 kB", "JSON, bodies of 32 kB", "SSE, 32 ", "SSE, 100 "];
+    const loads = [
+      ...["1", "32"].flatMap((kB) =>
+        ["at once", "after 60 ms"].map(
+          (when) => `JSON, bodies of ${kB} kB, 64 connections, answers ${when}:`,
+        ),
+      ),
+      ...["SSE, 32 ", "SSE, 100 "],
+    ];
     for (const title of loads) expect(run.stdout).to.include(title);
     const rows = run.stdout.match(/^\| Envoy (alone|\+ Weir) .*\|$/gm) ?? [];
     expect(rows).to.have.length(2 * loads.length);
     for (const row of rows) expect(row).to.match(/ \d+\.\d\d \(\d.* to \d.*\) .* 0 \|$/);
-    expect(run.stdout.match(/^ +(PASS|MISS) .* times plain Envoy /gm)).to.have.length(5);
+    expect(run.stdout.match(/^ +(PASS|MISS) .* times plain Envoy /gm)).to.have.length(8);
     expect(run.stdout).to.match(/^ +ratio +\d+\.\d\dx/m);
   }).timeout(110_000);
 
@@ -59,7 +66,7 @@ describe("npm run bench", () => {
     const unknown = bench("noise");
     expect((await unknown.ended).code).to.equal(2);
     const known =
-      "gateway, json-1k, json-32k, sse-32, sse-100, codec, scheduler, fair-share, noisy, prefixes, selection, stall, profile";
+      "gateway, json-1k, json-32k, json-1k-paced, json-32k-paced, sse-32, sse-100, codec, scheduler, fair-share, noisy, prefixes, selection, stall, profile";
     expect(unknown.stderr).to.include(`no benchmark "noise"; there are: ${known}`);
     const never = bench("--rounds", "0");
     expect((await never.ended).code).to.equal(2);
