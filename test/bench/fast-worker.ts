@@ -106,9 +106,7 @@ class Worker {
   #answer(socket: Socket, head: string, body: string): void {
     if (head.startsWith("POST /v1/chat/completions ")) {
       if (/"stream": ?true/.test(body)) this.#stream(socket);
-      else {
-        this.#complete(socket);
-      }
+      else this.#complete(socket);
     } else if (head.startsWith("POST /answer-after/")) {
       answerAfterMs = Number.parseInt(head.slice("POST /answer-after/".length), 10);
       socket.write(HEALTHY);

@@ -6,6 +6,7 @@
 import { fileURLToPath } from "node:url";
 import { startProcess } from "../support/process.js";
 import { cpuMicros, processTree } from "./measure.js";
+import { asItStands } from "./processes.js";
 import type { Workload } from "./workloads.js";
 import type { Wrk } from "./wrk.js";
 
@@ -84,7 +85,7 @@ async function runOwnClient(options: LoadOptions): Promise<Sample> {
   const { port, workload, bodiesFile, seconds, warmUpSeconds, watched } = options;
   const { connections, unit } = workload;
   const order = { port, connections, unit, bodiesFile, seconds, warmUpSeconds };
-  const args = ["--import", "tsx", LOAD_CLIENT, JSON.stringify(order)];
+  const args = [...asItStands(LOAD_CLIENT), JSON.stringify(order)];
   const child = startProcess(process.execPath, args, { name: "load client" });
   try {
     await child.waitForOutput(/^begin$/m, limitMs(warmUpSeconds));

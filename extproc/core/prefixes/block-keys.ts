@@ -71,8 +71,7 @@ export class PrefixHasher {
     const ciphertext = this.#mac.encrypt(end);
     readKeys(ciphertext, start, words, 0, narrow);
     if (narrow < count) {
-      const before = ciphertext.subarray(end - CIPHER_BYTES, end);
-      this.#wide(text, { blockChars, first: narrow, count: count - narrow }, before, words);
+      this.#wide(text, { blockChars, first: narrow, count: count - narrow }, words);
     }
     return { words, count };
   }
@@ -110,8 +109,8 @@ export class PrefixHasher {
     const bytes = wholeBlocks(4 * tokens.length);
     this.#mac.reserve(bytes);
     this.#writeTokens(tokens, 0, tokens.length, 0);
-    const ciphertext = this.#mac.encrypt(bytes, words, from);
-    readWords(ciphertext, bytes - CIPHER_BYTES, words, from + KEY_WORDS);
+    this.#mac.encrypt(bytes, words, from);
+    words.set(this.#mac.value, from + KEY_WORDS);
   }
 
   /** A key that stands for an engine's own name of a block. */
@@ -119,13 +118,13 @@ export class PrefixHasher {
     this.#hashLabel(ENGINE_HASH, 0, hash, out, at);
   }
 
-  /** The keys of blocks in two bytes a unit, behind the key `before`. */
-  #wide(text: string, blocks: TextBlocks, before: Uint8Array, words: Uint32Array): void {
+  /** The keys of blocks in two bytes a unit, behind what was encrypted last. */
+  #wide(text: string, blocks: TextBlocks, words: Uint32Array): void {
     const mac = this.#mac;
     const label = this.#label(WIDE_TEXT, blocks.blockChars, "");
     const start = label + CIPHER_BYTES;
     mac.reserve(start);
-    readWords(before, 0, mac.words, label / 4);
+    mac.words.set(mac.value, label / 4);
     const end = this.#writeBlocks(text, blocks, "utf16le", start);
     readKeys(mac.encrypt(end), start, words, blocks.first, blocks.count);
   }
@@ -165,8 +164,8 @@ export class PrefixHasher {
   }
 
   #hashLabel(kind: number, number: number, text: string, out: Uint32Array, at: number): void {
-    const bytes = this.#label(kind, number, text);
-    readWords(this.#mac.encrypt(bytes), bytes - CIPHER_BYTES, out, at);
+    this.#mac.encrypt(this.#label(kind, number, text));
+    out.set(this.#mac.value, at);
   }
 
   /** Writes a label to the beginning of the message; how many bytes it takes. */

@@ -39,6 +39,11 @@ export class CbcMac {
     return this.#words;
   }
 
+  /** The chain's value behind what was encrypted last: four words. Overwritten by the next `encrypt`. */
+  get value(): Readonly<Uint32Array> {
+    return this.#last;
+  }
+
   /** Writes a text into the message from the byte `at` on. */
   write(text: string, encoding: UnitEncoding, at: number): void {
     this.#cipher.write(text, encoding, this.#bytes, at);

@@ -144,23 +144,17 @@ export function planAdmission(
       ),
     };
   }
-  const plan: AdmissionPlan = {
+  const planWith = (prompt: HashedPrompt | undefined): AdmissionPlan => ({
     model,
     partition: place.partition,
     unknownPartitionHeader: place.unknownHeader,
     shape: read.shape,
-    prompt: undefined,
+    prompt,
     outputLimitTokens: producesOutputTokens(endpoint) ? read.shape.outputLimitTokens : 0,
-  };
-  const withPrompt = (): AdmissionPlan => ({
-    model,
-    partition: plan.partition,
-    unknownPartitionHeader: plan.unknownPartitionHeader,
-    shape: plan.shape,
-    prompt: hashedPrompt(rules.selector, model, endpoint, reader, read.root),
-    outputLimitTokens: plan.outputLimitTokens,
   });
-  return { ok: true, plan, withPrompt };
+  const withPrompt = (): AdmissionPlan =>
+    planWith(hashedPrompt(rules.selector, model, endpoint, reader, read.root));
+  return { ok: true, plan: planWith(undefined), withPrompt };
 }
 
 /** The prompt as the keys of its blocks: its text must not be kept for as long as the request waits. */

@@ -1,7 +1,8 @@
 // One HTTP/2 connection of the h2c server, as a machine over bytes: `receive` takes what the peer
 // sent, and what is to be sent is collected and handed over by `flush`: behind each `receive`, and for
-// what is sent at other times once per turn of the event loop. It owns no socket and no timer, so it can be tested byte by byte. A ConnectionError ends it
-// with a GOAWAY; anything else that is thrown is a fault of ours and ends it too, and no other one.
+// what is sent at other times once per turn of the event loop. It owns no socket and no timer, so it
+// can be tested byte by byte. A ConnectionError ends it with a GOAWAY; anything else that is thrown is
+// a fault of ours and ends it too, and no other one.
 
 import type { Services } from "../calls.js";
 import { FrameReader } from "./frame-reader.js";
