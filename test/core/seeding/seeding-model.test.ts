@@ -117,6 +117,8 @@ interface Reported {
 }
 
 class World {
+  /** Seeds whose worker was the last usable one when somebody asked. */
+  readonly #shared = new WeakSet<Seed>();
   readonly bench: SeedBench;
   readonly asked: Asked[] = [];
   seeding: Seeding | undefined;
@@ -248,8 +250,14 @@ class World {
     const selection = bench.select({ prompt: promptOf(prompt), excludedWorkerUrls });
     if (!selection.ok) return;
     const { worker, decision } = selection;
+    const usable = [...bench.registry.all()].filter((one) => one.usable(bench.now));
+    // The last usable worker is shared at once, and stays so.
+    if (seeding !== undefined && usable.length === 1 && usable[0] === seeding.seed.worker) {
+      this.#shared.add(seeding.seed);
+    }
     // Only where a new owner is made is the worker kept for the seed alone.
-    const kept = seeding?.prefix === undefined ? undefined : seeding.seed.worker;
+    const isKept = seeding?.prefix !== undefined && !this.#shared.has(seeding.seed);
+    const kept = isKept ? seeding.seed.worker : undefined;
     expect(worker.identity.generation, "an ordinary request met a seed").not.to.equal(
       kept?.identity.generation,
     );
