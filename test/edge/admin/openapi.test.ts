@@ -34,6 +34,8 @@ interface Document {
 const DOCUMENT = openApiDocument("x-weir-tenant-id") as Document;
 /** Requests of one run; each costs a connection. */
 const RUNS = 400;
+/** More of them are only needed while some answer has not been met: about one run in twenty. */
+const BATCHES_MAX = 10;
 
 /** The document as it is sent. */
 const plain = (document: Document): Record<string, unknown> =>
@@ -210,38 +212,39 @@ describe("the capacity-credit API under requests made from its document", () => 
       config: { credits: { ...CREDITS_ON, ttl_ms: 10_000, terminal_retention_secs: 20 } },
     }).start();
     let last: { readonly token: string; readonly body: object } | undefined;
-    const statuses = new Map<string, number>();
+    // A fuzzer that never gets past the door proves nothing.
+    // 413 and 415 are met by chance only: their own tests are in credit-api.test.ts.
+    const missing = new Set([
+      ...["issue 200", "issue 400", "issue 401", "issue 409", "issue 429"],
+      ...["arm 200", "arm 400", "arm 409", "cancel 204", "cancel 400"],
+    ]);
+    const property = fc.asyncProperty(call, async (one) => {
+      server.bench.advance(one.pass);
+      const token = (one.known ? last?.token : undefined) ?? one.token;
+      const repeats = one.operation === "arm" && one.known && one.same;
+      const body = repeats ? { ...last?.body, dispatch_id: "d-1" } : one.body;
+      const { path, template, method } = place(one.operation, token);
+      const answer = await server.call({
+        method,
+        path,
+        headers: one.headers,
+        ...(method === "POST" ? { body: textOf(body) } : {}),
+      });
+      checkAnswer(DOCUMENT.paths[template]?.[method.toLowerCase()], answer);
+      expect(answer.status).to.be.below(500);
+      missing.delete(`${one.operation} ${String(answer.status)}`);
+      if (answer.status === 200 && one.operation === "issue") {
+        last = { token: String(jsonOf(answer)["credit"]), body: one.body as object };
+      }
+      const { inFlight } = server.bench.leftovers();
+      expect(inFlight).to.equal(server.allocator.active);
+    });
     try {
-      await fc.assert(
-        fc.asyncProperty(call, async (one) => {
-          server.bench.advance(one.pass);
-          const token = (one.known ? last?.token : undefined) ?? one.token;
-          const repeats = one.operation === "arm" && one.known && one.same;
-          const body = repeats ? { ...last?.body, dispatch_id: "d-1" } : one.body;
-          const { path, template, method } = place(one.operation, token);
-          const answer = await server.call({
-            method,
-            path,
-            headers: one.headers,
-            ...(method === "POST" ? { body: textOf(body) } : {}),
-          });
-          checkAnswer(DOCUMENT.paths[template]?.[method.toLowerCase()], answer);
-          expect(answer.status).to.be.below(500);
-          const seen = `${one.operation} ${String(answer.status)}`;
-          statuses.set(seen, (statuses.get(seen) ?? 0) + 1);
-          if (answer.status === 200 && one.operation === "issue") {
-            last = { token: String(jsonOf(answer)["credit"]), body: one.body as object };
-          }
-          const { inFlight } = server.bench.leftovers();
-          expect(inFlight).to.equal(server.allocator.active);
-        }),
-        { numRuns: RUNS, endOnFailure: true },
-      );
-      // A fuzzer that never gets past the door proves nothing.
-      // 413 and 415 are met by chance only: their own tests are in credit-api.test.ts.
-      const wanted = ["issue 200", "issue 400", "issue 401", "issue 409"];
-      wanted.push("issue 429", "arm 200", "arm 400", "arm 409", "cancel 204", "cancel 400");
-      expect(wanted.filter((each) => !statuses.has(each))).to.deep.equal([]);
+      // One batch may by chance leave an answer out, ten of them cannot.
+      for (let batch = 0; batch < BATCHES_MAX && (batch === 0 || missing.size > 0); batch += 1) {
+        await fc.assert(property, { numRuns: RUNS, endOnFailure: true });
+      }
+      expect([...missing]).to.deep.equal([]);
       expect(server.faults).to.deep.equal([]);
       server.bench.advance(10_000);
       server.bench.desk.expire(server.bench.now);
