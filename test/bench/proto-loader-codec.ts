@@ -133,7 +133,7 @@ export const createProtoLoaderCodec: CreateCodec = (routeHeader, removeHeaders):
       },
     }),
   hold: (budgetMs) => encode({ overrideMessageTimeout: { seconds: budgetMs / 1_000 } }),
-  route: (phase, cluster, facts) =>
+  route: (phase, cluster, headers, facts) =>
     encode({
       [PHASES[phase]]: {
         response: {
@@ -144,7 +144,7 @@ export const createProtoLoaderCodec: CreateCodec = (routeHeader, removeHeaders):
                 appendAction: "OVERWRITE_IF_EXISTS_OR_ADD",
               },
             ],
-            removeHeaders,
+            removeHeaders: removeHeaders.filter((name) => headers.all(name).length > 0),
           },
           clearRouteCache: true,
         },

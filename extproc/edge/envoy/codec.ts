@@ -2,6 +2,7 @@
 // codec writes most replies once and sends the same bytes again. The interface exists so that another
 // codec can be measured in its place under the same session and transport.
 
+import type { HeaderSource } from "../../core/model/headers.js";
 import type { Rejection } from "../../core/model/rejection.js";
 import type { RouteFacts } from "../../core/request/verdict.js";
 import { decodeMessage, type InboundMessage } from "./messages.js";
@@ -24,7 +25,13 @@ export interface Codec {
   readonly readResponseBody: () => Buffer;
   /** Wait this much longer for the reply. */
   readonly hold: (budgetMs: number) => Buffer;
-  readonly route: (phase: RequestPhase, cluster: string, facts: RouteFacts) => Buffer;
+  /** Go to this cluster without those of the request's headers that must not reach a worker. */
+  readonly route: (
+    phase: RequestPhase,
+    cluster: string,
+    headers: HeaderSource,
+    facts: RouteFacts,
+  ) => Buffer;
   readonly refusal: (rejection: Rejection) => Buffer;
 }
 
@@ -38,7 +45,7 @@ export const createWireCodec: CreateCodec = (routeHeader, removeHeaders) => {
     proceed: (phase) => CONTINUE[phase],
     readResponseBody: () => READ_RESPONSE_BODY,
     hold: holdReply,
-    route: (phase, cluster, facts) => routes.for(phase, cluster, facts),
+    route: (phase, cluster, headers, facts) => routes.for(phase, cluster, headers, facts),
     refusal: refusalReply,
   };
 };

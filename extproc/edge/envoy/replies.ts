@@ -1,8 +1,9 @@
 // The ProcessingResponse messages Weir sends. Everything that does not depend on the request is
-// encoded once: a "continue" is two bytes, and the reply that routes to a worker is built when the
-// worker is first used. A header value goes into raw_value only: Envoy 1.40 ignores `value`.
+// encoded once: a "continue" is two bytes, and the reply that routes to a worker is put together from
+// pieces. A header value goes into raw_value only: Envoy 1.40 ignores `value`.
 
 import { STATUS_CODES } from "node:http";
+import type { HeaderSource } from "../../core/model/headers.js";
 import type { Rejection } from "../../core/model/rejection.js";
 import { structLength, writeStruct, type FlatFields } from "./struct.js";
 import { bytesField, delimitedLength, varintField, writeHead, writeText } from "./wire.js";
@@ -70,49 +71,66 @@ function setHeader(name: string, value: string): Buffer {
   );
 }
 
-/** Replies that send a request to a worker's cluster, one per cluster and phase, built once. */
+const CLEAR_ROUTE_CACHE = varintField(5, 1);
+
+/** Replies that send a request to a worker's cluster; what each name adds to them is encoded once. */
 export class RouteReplies {
   readonly #routeHeader: string;
-  readonly #removals: Buffer;
-  readonly #byCluster = new Map<string, Record<RequestPhase, Buffer>>();
+  readonly #removals: readonly (readonly [name: string, field: Buffer])[];
+  readonly #byCluster = new Map<string, Buffer>();
 
   /** @param removeHeaders request headers that must not reach a worker */
   constructor(routeHeader: string, removeHeaders: readonly string[]) {
     this.#routeHeader = routeHeader;
-    this.#removals = Buffer.concat(removeHeaders.map((name) => bytesField(2, name)));
+    this.#removals = removeHeaders.map((name) => [name, bytesField(2, name)]);
   }
 
-  /** The reply for a phase, with `metadata` under Weir's dynamic metadata namespace. */
-  for(phase: RequestPhase, cluster: string, metadata: FlatFields): Buffer {
-    let replies = this.#byCluster.get(cluster);
-    if (replies === undefined) {
-      const mutation = bytesField(2, setHeader(this.#routeHeader, cluster), this.#removals);
-      const common = bytesField(1, mutation, varintField(5, 1)); // 5: clear_route_cache
-      replies = {
-        request_headers: bytesField(PHASE_FIELD.request_headers, common),
-        request_body: bytesField(PHASE_FIELD.request_body, common),
-      };
-      this.#byCluster.set(cluster, replies);
+  /**
+   * The reply for a phase, with `metadata` under Weir's dynamic metadata namespace. Of the headers that
+   * must not reach a worker it removes those that the request has: each name costs Envoy a search.
+   */
+  for(phase: RequestPhase, cluster: string, headers: HeaderSource, metadata: FlatFields): Buffer {
+    let set = this.#byCluster.get(cluster);
+    if (set === undefined) {
+      set = setHeader(this.#routeHeader, cluster);
+      this.#byCluster.set(cluster, set);
     }
-    return withMetadata(replies[phase], metadata);
+    const mutations = [set];
+    let mutation = set.length;
+    for (const [name, field] of this.#removals) {
+      if (headers.all(name).length === 0) continue;
+      mutations.push(field);
+      mutation += field.length;
+    }
+    const common = delimitedLength(mutation) + CLEAR_ROUTE_CACHE.length;
+    const answer = delimitedLength(common);
+    const struct = structLength(metadata);
+    const bytes = Buffer.allocUnsafe(delimitedLength(answer) + metadataLength(struct));
+    let at = writeHead(bytes, 0, PHASE_FIELD[phase], answer);
+    at = writeHead(bytes, at, 1, common);
+    at = writeHead(bytes, at, 2, mutation);
+    for (const field of mutations) at += field.copy(bytes, at);
+    at += CLEAR_ROUTE_CACHE.copy(bytes, at);
+    writeMetadata(bytes, at, struct, metadata);
+    return bytes;
   }
 }
 
-/** Appends the dynamic metadata field: a struct that holds one struct under Weir's namespace. */
-function withMetadata(reply: Buffer, metadata: FlatFields): Buffer {
-  const struct = structLength(metadata);
+/** Length of the dynamic metadata field: a struct of this length inside one under Weir's namespace. */
+function metadataLength(struct: number): number {
+  const value = delimitedLength(delimitedLength(struct));
+  return delimitedLength(delimitedLength(delimitedLength(NAMESPACE.length) + value));
+}
+
+function writeMetadata(bytes: Buffer, offset: number, struct: number, metadata: FlatFields): void {
   const value = delimitedLength(struct);
   const entry = delimitedLength(NAMESPACE.length) + delimitedLength(value);
-  const field = delimitedLength(entry);
-  const bytes = Buffer.allocUnsafe(reply.length + delimitedLength(field));
-  let at = reply.copy(bytes);
-  at = writeHead(bytes, at, 8, field);
+  let at = writeHead(bytes, offset, 8, delimitedLength(entry));
   at = writeHead(bytes, at, 1, entry);
   at = writeText(bytes, at, 1, NAMESPACE);
   at = writeHead(bytes, at, 2, value);
   at = writeHead(bytes, at, 5, struct);
   writeStruct(bytes, at, metadata);
-  return bytes;
 }
 
 /** The answer that ends a request with a refusal, in the error shape of every Weir answer. */

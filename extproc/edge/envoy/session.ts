@@ -10,6 +10,7 @@
 // - a failure stays with its own stream: every call that comes in from outside (message, end, timer,
 //   decoder, a verdict out of another request's turn) goes through #guard.
 
+import { NO_HEADERS, type HeaderSource } from "../../core/model/headers.js";
 import type { JsonReader } from "../../core/identity/json-reader.js";
 import type { RequestDesk } from "../../core/request/request-desk.js";
 import type { RequestLife } from "../../core/request/request-life.js";
@@ -51,6 +52,8 @@ export class Session implements ExchangeHandler {
   readonly #deps: SessionDeps;
   readonly #exchange: Exchange;
   #request: RequestLife | undefined;
+  /** Of the request. */
+  #headers: HeaderSource = NO_HEADERS;
   /** Time to ask of Envoy when its body takes long to read; undefined when nobody reads it. */
   #readingMs: number | undefined;
   /** The phase whose reply is owed when a held request is decided. */
@@ -117,6 +120,7 @@ export class Session implements ExchangeHandler {
   #requestHeaders(message: HeadersMessage): void {
     if (this.#request !== undefined) throw new Error("request_headers twice");
     const head = requestHead(message, this.#deps.evidence);
+    this.#headers = head.headers;
     this.#owed = "request_headers";
     const { request, verdict, readingMs } = this.#deps.desk.open(
       head,
@@ -272,7 +276,9 @@ export class Session implements ExchangeHandler {
         return;
       case "route":
         this.#owed = undefined;
-        this.#exchange.send(this.#deps.codec.route(phase, verdict.worker.cluster, verdict.facts));
+        this.#exchange.send(
+          this.#deps.codec.route(phase, verdict.worker.cluster, this.#headers, verdict.facts),
+        );
         this.#letThrough = true;
         return;
       case "hold":

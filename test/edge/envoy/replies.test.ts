@@ -2,6 +2,7 @@
 
 import { expect } from "chai";
 import fc from "fast-check";
+import { headersFrom, NO_HEADERS } from "../../../extproc/core/model/headers.js";
 import {
   reject,
   REJECTION_CODES,
@@ -45,8 +46,10 @@ describe("replies", () => {
 
   it("route: overwrite the cluster header by raw_value, clear the route cache, remove headers, set metadata", () => {
     const routes = new RouteReplies("x-weir-cluster", ["accept-encoding", "x-weir-tenant-id"]);
+    const headers = headersFrom({ "x-weir-tenant-id": "a", "accept-encoding": "", ":path": "/" });
     for (const phase of ["request_headers", "request_body"] as const) {
-      const reply = decodeReply(routes.for(phase, "worker_1", { tenant: "ip:::1", queue_ms: 12 }));
+      const metadata = { tenant: "ip:::1", queue_ms: 12 };
+      const reply = decodeReply(routes.for(phase, "worker_1", headers, metadata));
       const common = reply[phase]?.response;
       expect(common?.clear_route_cache).to.equal(true);
       expect(common?.header_mutation?.remove_headers).to.deep.equal([
@@ -69,12 +72,37 @@ describe("replies", () => {
     }
   });
 
+  it("route: remove every header that must not reach a worker and is there, and name no other", () => {
+    const names = Array.from({ length: 60 }, (_, at) => `x-control-${String(at)}`);
+    const routes = new RouteReplies("x-weir-cluster", names);
+    fc.assert(
+      fc.property(fc.subarray(names), fc.integer({ min: 0, max: 400 }), (present, length) => {
+        const headers = headersFrom(
+          Object.fromEntries(["x-other", ...present].map((name) => [name, ["one", "two"]])),
+        );
+        const metadata = { tenant: "t".repeat(length) };
+        const reply = decodeReply(routes.for("request_body", "worker_1", headers, metadata));
+        const common = reply.request_body?.response;
+        expect(common?.header_mutation?.remove_headers ?? []).to.deep.equal(present);
+        expect(headersOf(common?.header_mutation?.set_headers)).to.deep.equal({
+          "x-weir-cluster": "worker_1",
+        });
+        expect(common?.clear_route_cache).to.equal(true);
+        expect(reply.dynamic_metadata?.fields["weir"]).to.deep.equal({
+          structValue: { fields: { tenant: { stringValue: metadata.tenant } } },
+        });
+      }),
+    );
+  });
+
   it("route each cluster to itself, whatever came before", () => {
     const routes = new RouteReplies("x-weir-cluster", []);
     const target = (reply: ReplyShape): string | undefined =>
       headersOf(reply.request_body?.response?.header_mutation?.set_headers)["x-weir-cluster"];
     for (const cluster of ["a", "b", "a"]) {
-      expect(target(decodeReply(routes.for("request_body", cluster, {})))).to.equal(cluster);
+      expect(target(decodeReply(routes.for("request_body", cluster, NO_HEADERS, {})))).to.equal(
+        cluster,
+      );
     }
   });
 
