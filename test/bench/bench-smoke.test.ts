@@ -20,8 +20,8 @@ describe("npm run bench", () => {
       ...["SSE, 32 ", "SSE, 100 "],
     ];
     for (const title of loads) expect(run.stdout).to.include(title);
-    const rows = run.stdout.match(/^\| Envoy (alone|\+ Weir) .*\|$/gm) ?? [];
-    expect(rows).to.have.length(2 * loads.length);
+    const rows = run.stdout.match(/^\| Envoy (alone|\+ Weir|\+ empty server) .*\|$/gm) ?? [];
+    expect(rows).to.have.length(3 * loads.length);
     for (const row of rows) expect(row).to.match(/ \d+\.\d\d \(\d.* to \d.*\) .* 0 \|$/);
     expect(run.stdout.match(/^ +(PASS|MISS) .* times plain Envoy /gm)).to.have.length(8);
     expect(run.stdout).to.match(/^ +ratio +\d+\.\d\dx/m);

@@ -21,6 +21,7 @@ export interface WorkerProcess {
 
 export interface Gateway {
   readonly envoy: EnvoyProcess;
+  /** Weir, or what stands in its place. */
   readonly weir: RunningProcess;
   /** Where Weir writes its profile. */
   readonly profile: string;
@@ -95,6 +96,18 @@ export class Processes {
     const weir = this.#start(`weir (${codec})`, [...program, file, codec, profile]);
     await weir.waitForOutput(/serving/, START_LIMIT_MS);
     return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir, profile };
+  }
+
+  /** The same Envoy with a server that decides nothing in Weir's place. */
+  async emptyGateway(sketch: ConfigSketch): Promise<Omit<Gateway, "profile">> {
+    const config = testConfig(await withAddresses(sketch));
+    const { ext_proc: address } = config.listen;
+    if (address.kind !== "tcp") throw new Error("the empty server listens on a port only");
+    const program = compiled("test/bench/empty-server.ts");
+    const clusters = String(config.workers.length);
+    const weir = this.#start("empty server", [...program, String(address.port), clusters]);
+    await weir.waitForOutput(/serving/, START_LIMIT_MS);
+    return { envoy: await this.#envoy(bootstrapYaml(config)), weir };
   }
 
   /** The same Envoy without Weir. */

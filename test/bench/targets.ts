@@ -1,11 +1,11 @@
-// What is measured side by side: Envoy alone, Envoy with Weir over one or several transports, and
-// other gateways where they are asked for. All stand in front of the same workers; only one of them
+// What is measured side by side: Envoy alone, Envoy with a server that decides nothing, Envoy with Weir over
+// one or several transports, and other gateways where they are asked for. All stand in front of the same workers; only one of them
 // is under load at a time.
 
 import { fullConfig } from "./full-config.js";
 import { PEERS, installPeer, startPeer } from "./peers.js";
 import type { Print } from "./print.js";
-import type { Processes } from "./processes.js";
+import type { Gateway, Processes } from "./processes.js";
 
 export interface Target {
   readonly title: string;
@@ -36,20 +36,23 @@ export async function startTargets(
 ): Promise<Targets> {
   const sketch = fullConfig(workers);
   const plain = await processes.plainEnvoy(sketch);
-  const others: Target[] = [];
+  const empty = await processes.emptyGateway(sketch);
+  const others: Target[] = [gatewayTarget("Envoy + empty server", empty, false)];
   for (const transport of transports.length === 0 ? [undefined] : transports) {
-    const { envoy, weir } = await processes.gateway(sketch, { transport });
-    others.push({
-      title: transport === undefined ? "Envoy + Weir" : `Envoy + Weir (${transport})`,
-      port: envoy.port,
-      envoyPid: envoy.process.pid,
-      serverPid: weir.pid,
-      weir: true,
-    });
+    const title = transport === undefined ? "Envoy + Weir" : `Envoy + Weir (${transport})`;
+    others.push(gatewayTarget(title, await processes.gateway(sketch, { transport }), true));
   }
   if (peers) others.push(...(await startPeers(processes, workers, print)));
   const alone = { title: "Envoy alone", port: plain.port, envoyPid: plain.process.pid };
   return [{ ...alone, weir: false }, ...others];
+}
+
+function gatewayTarget(
+  title: string,
+  { envoy, weir: { pid } }: Pick<Gateway, "envoy" | "weir">,
+  weir: boolean,
+): Target {
+  return { title, port: envoy.port, envoyPid: envoy.process.pid, serverPid: pid, weir };
 }
 
 /** Those that can be installed and started here; for the others, the reason is printed. */

@@ -34,6 +34,11 @@ describe("the client's address through Envoy", () => {
         [["x-envoy-external-address", FORGED]],
         [["x-envoy-internal", "true"]],
         [["true-client-ip", FORGED]],
+        [["x-weir-peer", FORGED]],
+        [
+          ["x-weir-peer", FORGED],
+          ["x-weir-peer", FORGED],
+        ],
       ];
       for (const headers of forgeries) {
         const { answer, record } = await settledChat(stack, headers);

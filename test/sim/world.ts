@@ -179,7 +179,7 @@ export class World {
   #sessionDeps(): SessionDeps {
     return {
       desk: this.#bench.desk,
-      evidence: new EvidenceReader({ identityMetadata: [], peers: [] }),
+      evidence: new EvidenceReader({ identityMetadata: [], peers: [], trustedHops: 0 }),
       codec: createWireCodec("x-weir-cluster", []),
       now: () => this.#bench.now,
       work: new SlicedWork(),

@@ -12,6 +12,6 @@ export interface Evidence {
   readonly peerIsProxy: boolean;
   /** The SAN is listed in `trust.peers`: it names a proxy, never a caller. */
   readonly peerSanIsProxy: boolean;
-  /** `ip:port`, `[v6]:port` or a bare address, as Envoy writes `source.address`. */
+  /** Of the client: `ip:port`, `[v6]:port` or a bare address, as Envoy writes addresses. */
   readonly sourceAddress: string | undefined;
 }

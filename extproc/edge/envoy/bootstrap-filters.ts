@@ -4,6 +4,7 @@
 
 import { EXT_PROC_CLUSTER } from "../../core/model/config.js";
 import type { WeirConfig } from "../../core/model/config.js";
+import { CONNECTION_MTLS, PEER_URI_SAN, SOURCE_ADDRESS } from "./evidence.js";
 import { EXT_PROC_FILTER } from "./messages.js";
 import { NAMESPACE } from "./replies.js";
 import { extension, seconds } from "./bootstrap-value.js";
@@ -46,11 +47,7 @@ function extProc(config: WeirConfig): BootstrapMap {
     allow_mode_override: true,
     allow_content_length_header: true,
     send_body_without_waiting_for_header_response: true,
-    request_attributes: [
-      "source.address",
-      "connection.mtls",
-      "connection.uri_san_peer_certificate",
-    ],
+    ...requestAttributes(config),
     response_attributes: [
       "xds.cluster_name",
       "upstream.address",
@@ -71,6 +68,18 @@ function extProc(config: WeirConfig): BootstrapMap {
       response_trailer_mode: "SEND",
     },
   };
+}
+
+/**
+ * Asked for only where they can say something, since Envoy pays for asking at all. Without trusted hops the
+ * client is the direct peer, whom the peer header names; without a client CA no certificate is verified.
+ */
+function requestAttributes({ envoy }: WeirConfig): BootstrapMap {
+  const request_attributes = [
+    ...(envoy.trusted_hops > 0 ? [SOURCE_ADDRESS] : []),
+    ...(envoy.tls?.client_ca_file === undefined ? [] : [CONNECTION_MTLS, PEER_URI_SAN]),
+  ];
+  return request_attributes.length === 0 ? {} : { request_attributes };
 }
 
 function metadataOptions(config: WeirConfig): BootstrapMap {

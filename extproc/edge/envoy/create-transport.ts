@@ -47,6 +47,7 @@ export function createTransport(parts: TransportParts): Transport {
     evidence: new EvidenceReader({
       identityMetadata: config.envoy.identity_metadata,
       peers: config.trust.peers,
+      trustedHops: config.envoy.trusted_hops,
     }),
     codec: createCodec(ROUTE_HEADER, removeUpstream(config.trust, config.headers)),
     now: parts.now,

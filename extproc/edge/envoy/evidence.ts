@@ -1,7 +1,8 @@
 // What Envoy knows of the caller, taken from the first message of a request: the connection's
 // attributes, the dynamic metadata of earlier filters, and the address of the direct peer. Attributes
 // come from Envoy itself and cannot be forged by a client; the peer header is overwritten by the
-// bootstrap before anything reads it.
+// bootstrap before anything reads it. Without trusted hops the client is the direct peer, and Envoy need not
+// be asked for its address (docs/decisions/0012).
 
 import type { Evidence } from "../../core/identity/evidence.js";
 import { PEER_HEADER } from "../../core/identity/control-headers.js";
@@ -10,31 +11,38 @@ import { PeerList } from "../runtime/peer-list.js";
 import { EXT_PROC_FILTER, type HeadersMessage, type StructMap } from "./messages.js";
 import { structAt, type StructValue } from "./struct.js";
 
+/** Names of Envoy's attributes of a request. */
+export const SOURCE_ADDRESS = "source.address";
+export const CONNECTION_MTLS = "connection.mtls";
+export const PEER_URI_SAN = "connection.uri_san_peer_certificate";
+
 export interface EvidenceOptions {
   readonly identityMetadata: readonly IdentityMetadata[];
   /** CIDRs, addresses and SPIFFE ids of the proxies that may send trusted headers. */
   readonly peers: readonly string[];
+  /** Proxies in front of Envoy that vouch for the client's address. */
+  readonly trustedHops: number;
 }
 
 export class EvidenceReader {
   readonly #identityMetadata: readonly IdentityMetadata[];
   readonly #peers: PeerList;
+  readonly #peerIsClient: boolean;
 
   constructor(options: EvidenceOptions) {
     this.#identityMetadata = options.identityMetadata;
     this.#peers = new PeerList(options.peers);
+    this.#peerIsClient = options.trustedHops === 0;
   }
 
   read(message: HeadersMessage): Evidence {
     const attributes = message.attributes.get(EXT_PROC_FILTER);
     const san =
-      attributes?.get("connection.mtls") === true
-        ? text(attributes.get("connection.uri_san_peer_certificate"))
-        : undefined;
+      attributes?.get(CONNECTION_MTLS) === true ? text(attributes.get(PEER_URI_SAN)) : undefined;
     const peerSanIsProxy = san !== undefined && this.#peers.hasName(san);
-    const [peer, ...more] = message.headers.all(PEER_HEADER);
-    const peerAddressIsProxy =
-      peer !== undefined && more.length === 0 && this.#peers.hasAddress(peer);
+    const peers = message.headers.all(PEER_HEADER);
+    const peer = peers.length === 1 && peers[0] !== "" ? peers[0] : undefined;
+    const peerAddressIsProxy = peer !== undefined && this.#peers.hasAddress(peer);
     return {
       metadata: this.#identityMetadata.map(({ namespace, path }) =>
         metadataValue(message.metadata, namespace, path),
@@ -42,7 +50,8 @@ export class EvidenceReader {
       peerSan: san,
       peerSanIsProxy,
       peerIsProxy: this.#peers.everybody || peerSanIsProxy || peerAddressIsProxy,
-      sourceAddress: text(attributes?.get("source.address")),
+      sourceAddress:
+        text(attributes?.get(SOURCE_ADDRESS)) ?? (this.#peerIsClient ? peer : undefined),
     };
   }
 }

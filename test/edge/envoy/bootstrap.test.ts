@@ -214,12 +214,28 @@ describe("the Envoy bootstrap", () => {
       expect(at(extProc, "status_on_error/code")).to.equal("ServiceUnavailable");
     });
 
-    it("asks for the attributes that identify callers and tell whose answer it is", () => {
-      expect(at(extProcOf(WORKER), "request_attributes")).to.deep.equal([
-        "source.address",
-        "connection.mtls",
-        "connection.uri_san_peer_certificate",
-      ]);
+    it("asks for a caller's attributes only where they say more than the peer header", () => {
+      const files = { certificate_file: "/c.pem", private_key_file: "/k.pem" };
+      const address = ["source.address"];
+      const certificate = ["connection.mtls", "connection.uri_san_peer_certificate"];
+      const table: readonly (readonly [envoy: object, readonly string[] | undefined])[] = [
+        [{}, undefined],
+        [{ trusted_hops: 1 }, address],
+        [{ tls: files }, undefined],
+        [{ tls: { ...files, client_ca_file: "/ca.pem" } }, certificate],
+        [
+          { trusted_hops: 2, tls: { ...files, client_ca_file: "/ca.pem" } },
+          [...address, ...certificate],
+        ],
+      ];
+      for (const [envoy, expected] of table) {
+        const text = JSON.stringify(envoy);
+        const asked = at(extProcOf(`${WORKER}envoy: ${text}`), "request_attributes");
+        expect(asked, text).to.deep.equal(expected);
+      }
+    });
+
+    it("asks for the attributes that tell whose answer it is", () => {
       expect(at(extProcOf(WORKER), "response_attributes")).to.deep.equal([
         "xds.cluster_name",
         "upstream.address",

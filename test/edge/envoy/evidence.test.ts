@@ -31,8 +31,9 @@ const CLAIMS = [
   { namespace: "jwt", path: ["claims", "https://acme.test/team"] },
 ];
 
-function read(peers: readonly string[], sketch: Sketch): Evidence {
-  return new EvidenceReader({ peers, identityMetadata: CLAIMS }).read(message(sketch));
+function read(peers: readonly string[], sketch: Sketch, trustedHops = 0): Evidence {
+  const options = { peers, identityMetadata: CLAIMS, trustedHops };
+  return new EvidenceReader(options).read(message(sketch));
 }
 
 const isProxy = (peers: readonly string[], peer: string | readonly string[] | undefined): boolean =>
@@ -120,10 +121,23 @@ describe("EvidenceReader", () => {
     expect(read([], { metadata: { jwt: { claims: "sub" } } }).metadata[0]).to.equal(undefined);
   });
 
-  it("takes the source address from the attributes only", () => {
-    expect(read([], { attributes: { "source.address": "10.1.1.1:5" } }).sourceAddress).to.equal(
-      "10.1.1.1:5",
-    );
-    expect(read([], { peer: "10.1.1.1" }).sourceAddress).to.equal(undefined);
+  it("takes the client for the direct peer where Envoy says nothing else and no hop is trusted", () => {
+    const attributes = { "source.address": "10.1.1.1:5" };
+    const table: readonly (readonly [Sketch, hops: number, string | undefined])[] = [
+      [{ attributes }, 0, "10.1.1.1:5"],
+      [{ attributes, peer: "10.2.2.2" }, 0, "10.1.1.1:5"],
+      [{ attributes, peer: "10.2.2.2" }, 1, "10.1.1.1:5"],
+      [{ peer: "10.2.2.2" }, 0, "10.2.2.2"],
+      [{ peer: "2001:db8::1" }, 0, "2001:db8::1"],
+      // Behind a trusted hop the peer is a proxy and nobody's client.
+      [{ peer: "10.2.2.2" }, 1, undefined],
+      [{ peer: ["10.2.2.2", "10.3.3.3"] }, 0, undefined],
+      [{ peer: "" }, 0, undefined],
+      [{}, 0, undefined],
+    ];
+    for (const [sketch, hops, expected] of table) {
+      const shown = `${JSON.stringify(sketch)}, ${String(hops)} hops`;
+      expect(read([], sketch, hops).sourceAddress, shown).to.equal(expected);
+    }
   });
 });

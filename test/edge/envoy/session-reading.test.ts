@@ -56,7 +56,7 @@ class Site {
     const session = new Session(
       {
         desk: bench.desk,
-        evidence: new EvidenceReader({ identityMetadata: [], peers: [] }),
+        evidence: new EvidenceReader({ identityMetadata: [], peers: [], trustedHops: 0 }),
         codec: this.#codec,
         now: () => bench.now,
         work: this.#work,
