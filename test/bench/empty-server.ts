@@ -4,20 +4,11 @@
 
 import { PEER_HEADER, ROUTE_HEADER } from "../../extproc/core/identity/control-headers.js";
 import { headersFrom } from "../../extproc/core/model/headers.js";
-import { CONTINUE, RouteReplies, type Phase } from "../../extproc/edge/envoy/replies.js";
+import { KINDS } from "../../extproc/edge/envoy/messages.js";
+import { CONTINUE, RouteReplies } from "../../extproc/edge/envoy/replies.js";
 import { H2cTransport } from "../../extproc/edge/envoy/transport/h2c/h2c-transport.js";
 
 const MESSAGE_MAX_BYTES = 67_108_864;
-
-/** Field numbers of the phases in ProcessingRequest. Envoy writes that field first. */
-const PHASES: Readonly<Record<number, Phase>> = {
-  2: "request_headers",
-  3: "response_headers",
-  4: "request_body",
-  5: "response_body",
-  6: "request_trailers",
-  7: "response_trailers",
-};
 
 const [port = "", workers = ""] = process.argv.slice(2);
 const removed = [PEER_HEADER, "x-weir-tenant-id"];
@@ -33,7 +24,8 @@ function fault(error: unknown): void {
 }
 
 function replyTo(bytes: Buffer): Buffer | undefined {
-  const phase = PHASES[(bytes[0] ?? 0) >> 3];
+  // Envoy writes the field of the phase first.
+  const phase = KINDS.get((bytes[0] ?? 0) >> 3);
   if (phase !== "request_body") return phase && CONTINUE[phase];
   requests += 1;
   return routes[requests % routes.length];

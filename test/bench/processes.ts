@@ -5,6 +5,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { WeirConfig } from "../../extproc/core/model/config.js";
 import { bootstrapYaml } from "../../extproc/edge/envoy/bootstrap.js";
 import { configYaml, testConfig, type ConfigSketch } from "../support/config.js";
 import { startEnvoy, type EnvoyProcess } from "../support/envoy.js";
@@ -93,9 +94,8 @@ export class Processes {
     const file = this.file(".yaml", configYaml(over));
     const profile = file.replace(/yaml$/, "profile.json");
     const program = compiled("test/bench/serve.ts");
-    const weir = this.#start(`weir (${codec})`, [...program, file, codec, profile]);
-    await weir.waitForOutput(/serving/, START_LIMIT_MS);
-    return { envoy: await this.#envoy(bootstrapYaml(testConfig(over))), weir, profile };
+    const args = [...program, file, codec, profile];
+    return { ...(await this.#behindEnvoy(testConfig(over), `weir (${codec})`, args)), profile };
   }
 
   /** The same Envoy with a server that decides nothing in Weir's place. */
@@ -105,9 +105,7 @@ export class Processes {
     if (address.kind !== "tcp") throw new Error("the empty server listens on a port only");
     const program = compiled("test/bench/empty-server.ts");
     const clusters = String(config.workers.length);
-    const weir = this.#start("empty server", [...program, String(address.port), clusters]);
-    await weir.waitForOutput(/serving/, START_LIMIT_MS);
-    return { envoy: await this.#envoy(bootstrapYaml(config)), weir };
+    return this.#behindEnvoy(config, "empty server", [...program, String(address.port), clusters]);
   }
 
   /** The same Envoy without Weir. */
@@ -133,6 +131,16 @@ export class Processes {
     const file = join(this.#folder, `${String(this.#files)}${ending}`);
     writeFileSync(file, text);
     return file;
+  }
+
+  async #behindEnvoy(
+    config: WeirConfig,
+    name: string,
+    args: readonly string[],
+  ): Promise<Omit<Gateway, "profile">> {
+    const weir = this.#start(name, args);
+    await weir.waitForOutput(/serving/, START_LIMIT_MS);
+    return { envoy: await this.#envoy(bootstrapYaml(config)), weir };
   }
 
   #start(name: string, args: readonly string[]): RunningProcess {

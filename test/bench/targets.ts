@@ -1,6 +1,6 @@
-// What is measured side by side: Envoy alone, Envoy with a server that decides nothing, Envoy with Weir over
-// one or several transports, and other gateways where they are asked for. All stand in front of the same workers; only one of them
-// is under load at a time.
+// What is measured side by side: Envoy alone, Envoy with a server that decides nothing, Envoy with Weir
+// over one or several transports, and other gateways where they are asked for. All stand in front of the
+// same workers; only one of them is under load at a time.
 
 import { fullConfig } from "./full-config.js";
 import { PEERS, installPeer, startPeer } from "./peers.js";

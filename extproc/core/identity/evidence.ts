@@ -2,6 +2,11 @@
 // may be derived. Everything here comes from Envoy itself (dynamic metadata, connection attributes,
 // the peer header it overwrites), never from something a client can write.
 
+/** Names of Envoy's attributes of a request. */
+export const SOURCE_ADDRESS = "source.address";
+export const CONNECTION_MTLS = "connection.mtls";
+export const PEER_URI_SAN = "connection.uri_san_peer_certificate";
+
 /** Facts about the sender of one request. */
 export interface Evidence {
   /** One entry per `envoy.identity_metadata`, in that order; undefined = not there or no string. */

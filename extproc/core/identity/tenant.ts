@@ -9,7 +9,7 @@ import type { HeaderSource } from "../model/headers.js";
 import { tenantKey, type TenantKey } from "../model/ids.js";
 import { formatAddress, parseEndpoint } from "./address.js";
 import type { ControlRule } from "./control-headers.js";
-import type { Evidence } from "./evidence.js";
+import { PEER_URI_SAN, SOURCE_ADDRESS, type Evidence } from "./evidence.js";
 import { readTrusted, refusal, type RefusedValue } from "./trusted-header.js";
 
 export type TenantSource = "metadata" | "mtls" | "header" | "address" | "anonymous";
@@ -31,8 +31,6 @@ export interface TenantResolution {
 type Found = Pick<TenantResolution, "tenant" | "source">;
 
 const NOBODY: Found = { tenant: tenantKey("anonymous"), source: "anonymous" };
-const SAN_SOURCE = "connection.uri_san_peer_certificate";
-const ADDRESS_SOURCE = "source.address";
 
 /** Resolves the tenant; always finds one. */
 export function resolveTenant(
@@ -75,7 +73,7 @@ function tenantFromCertificate(evidence: Evidence, refused: RefusedValue[]): Fou
   if (san === undefined || evidence.peerSanIsProxy) return undefined;
   const reason = refusal(san, { commas: false });
   if (reason === undefined) return { tenant: tenantKey(`auth:${san}`), source: "mtls" };
-  refused.push({ header: SAN_SOURCE, reason });
+  refused.push({ header: PEER_URI_SAN, reason });
   return undefined;
 }
 
@@ -99,6 +97,6 @@ function tenantFromAddress(evidence: Evidence, refused: RefusedValue[]): Found |
   if (address !== undefined) {
     return { tenant: tenantKey(`ip:${formatAddress(address)}`), source: "address" };
   }
-  refused.push({ header: ADDRESS_SOURCE, reason: "invalid" });
+  refused.push({ header: SOURCE_ADDRESS, reason: "invalid" });
   return undefined;
 }

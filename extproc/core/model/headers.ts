@@ -7,9 +7,6 @@ export interface HeaderSource {
   all(name: string): readonly string[];
 }
 
-/** No headers at all. */
-export const NO_HEADERS: HeaderSource = { all: () => [] };
-
 /** Headers from a plain record; for callers that already hold parsed headers. */
 export function headersFrom(
   record: Readonly<Record<string, string | readonly string[]>>,
@@ -22,3 +19,6 @@ export function headersFrom(
     },
   };
 }
+
+/** No headers at all. */
+export const NO_HEADERS = headersFrom({});

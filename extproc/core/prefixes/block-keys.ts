@@ -170,15 +170,17 @@ export class PrefixHasher {
 
   /** Writes a label to the beginning of the message; how many bytes it takes. */
   #label(kind: number, number: number, text: string): number {
-    const textBytes = wholeBlocks(2 * text.length);
-    this.#mac.reserve(4 * LABEL_WORDS + textBytes);
+    const start = 4 * LABEL_WORDS;
+    const end = start + wholeBlocks(2 * text.length);
+    this.#mac.reserve(end);
     const { words } = this.#mac;
     words[0] = kind;
     words[1] = number;
     words[2] = text.length;
     words[3] = 0;
-    writeUnits(text, 0, text.length, words, LABEL_WORDS, textBytes / 4);
-    return 4 * LABEL_WORDS + textBytes;
+    this.#mac.clear(start, end);
+    this.#mac.write(text, "utf16le", start);
+    return end;
   }
 }
 
@@ -213,22 +215,5 @@ function readKeys(
   for (let block = 0; block < count; block += 1) {
     const end = start + (block + 1) * stride;
     readWords(ciphertext, end - CIPHER_BYTES, words, (first + block) * KEY_WORDS);
-  }
-}
-
-/** Writes UTF-16 units, two to a word, from the word `at` on, and zeros up to `words` words. */
-function writeUnits(
-  text: string,
-  from: number,
-  count: number,
-  out: Uint32Array,
-  at: number,
-  words: number,
-): void {
-  for (let word = 0; word < words; word += 1) {
-    const unit = 2 * word;
-    const low = unit < count ? text.charCodeAt(from + unit) : 0;
-    const high = unit + 1 < count ? text.charCodeAt(from + unit + 1) : 0;
-    out[at + word] = low | (high << 16);
   }
 }

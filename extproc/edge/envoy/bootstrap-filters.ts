@@ -2,9 +2,9 @@
 // then the router. The processing mode, the hold budget and the failure behaviour here are what the
 // session code in this folder relies on; changing one means changing the other.
 
+import { CONNECTION_MTLS, PEER_URI_SAN, SOURCE_ADDRESS } from "../../core/identity/evidence.js";
 import { EXT_PROC_CLUSTER } from "../../core/model/config.js";
 import type { WeirConfig } from "../../core/model/config.js";
-import { CONNECTION_MTLS, PEER_URI_SAN, SOURCE_ADDRESS } from "./evidence.js";
 import { EXT_PROC_FILTER } from "./messages.js";
 import { NAMESPACE } from "./replies.js";
 import { extension, seconds } from "./bootstrap-value.js";

@@ -4,17 +4,17 @@
 // bootstrap before anything reads it. Without trusted hops the client is the direct peer, and Envoy need not
 // be asked for its address (docs/decisions/0012).
 
-import type { Evidence } from "../../core/identity/evidence.js";
+import {
+  CONNECTION_MTLS,
+  PEER_URI_SAN,
+  SOURCE_ADDRESS,
+  type Evidence,
+} from "../../core/identity/evidence.js";
 import { PEER_HEADER } from "../../core/identity/control-headers.js";
 import type { IdentityMetadata } from "../../core/model/config.js";
 import { PeerList } from "../runtime/peer-list.js";
 import { EXT_PROC_FILTER, type HeadersMessage, type StructMap } from "./messages.js";
 import { structAt, type StructValue } from "./struct.js";
-
-/** Names of Envoy's attributes of a request. */
-export const SOURCE_ADDRESS = "source.address";
-export const CONNECTION_MTLS = "connection.mtls";
-export const PEER_URI_SAN = "connection.uri_san_peer_certificate";
 
 export interface EvidenceOptions {
   readonly identityMetadata: readonly IdentityMetadata[];
@@ -41,7 +41,7 @@ export class EvidenceReader {
       attributes?.get(CONNECTION_MTLS) === true ? text(attributes.get(PEER_URI_SAN)) : undefined;
     const peerSanIsProxy = san !== undefined && this.#peers.hasName(san);
     const peers = message.headers.all(PEER_HEADER);
-    const peer = peers.length === 1 && peers[0] !== "" ? peers[0] : undefined;
+    const peer = peers.length === 1 ? text(peers[0]) : undefined;
     const peerAddressIsProxy = peer !== undefined && this.#peers.hasAddress(peer);
     return {
       metadata: this.#identityMetadata.map(({ namespace, path }) =>

@@ -37,7 +37,8 @@ export type InboundMessage = HeadersMessage | BodyMessage | TrailersMessage;
 /** Attributes arrive under the name of the filter that asked for them. */
 export const EXT_PROC_FILTER = "envoy.filters.http.ext_proc";
 
-const KINDS = new Map<number, InboundMessage["kind"]>([
+/** Kinds of messages by their field in ProcessingRequest. */
+export const KINDS: ReadonlyMap<number, InboundMessage["kind"]> = new Map([
   [2, "request_headers"],
   [3, "response_headers"],
   [4, "request_body"],

@@ -104,33 +104,32 @@ export class RouteReplies {
     }
     const common = delimitedLength(mutation) + CLEAR_ROUTE_CACHE.length;
     const answer = delimitedLength(common);
-    const struct = structLength(metadata);
-    const bytes = Buffer.allocUnsafe(delimitedLength(answer) + metadataLength(struct));
+    const facts = metadataField(metadata);
+    const bytes = Buffer.allocUnsafe(delimitedLength(answer) + facts.length);
     let at = writeHead(bytes, 0, PHASE_FIELD[phase], answer);
     at = writeHead(bytes, at, 1, common);
     at = writeHead(bytes, at, 2, mutation);
     for (const field of mutations) at += field.copy(bytes, at);
     at += CLEAR_ROUTE_CACHE.copy(bytes, at);
-    writeMetadata(bytes, at, struct, metadata);
+    facts.copy(bytes, at);
     return bytes;
   }
 }
 
-/** Length of the dynamic metadata field: a struct of this length inside one under Weir's namespace. */
-function metadataLength(struct: number): number {
-  const value = delimitedLength(delimitedLength(struct));
-  return delimitedLength(delimitedLength(delimitedLength(NAMESPACE.length) + value));
-}
-
-function writeMetadata(bytes: Buffer, offset: number, struct: number, metadata: FlatFields): void {
+/** The dynamic metadata field: a struct that holds one struct under Weir's namespace. */
+function metadataField(metadata: FlatFields): Buffer {
+  const struct = structLength(metadata);
   const value = delimitedLength(struct);
   const entry = delimitedLength(NAMESPACE.length) + delimitedLength(value);
-  let at = writeHead(bytes, offset, 8, delimitedLength(entry));
+  const field = delimitedLength(entry);
+  const bytes = Buffer.allocUnsafe(delimitedLength(field));
+  let at = writeHead(bytes, 0, 8, field);
   at = writeHead(bytes, at, 1, entry);
   at = writeText(bytes, at, 1, NAMESPACE);
   at = writeHead(bytes, at, 2, value);
   at = writeHead(bytes, at, 5, struct);
   writeStruct(bytes, at, metadata);
+  return bytes;
 }
 
 /** The answer that ends a request with a refusal, in the error shape of every Weir answer. */
